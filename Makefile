@@ -1,0 +1,39 @@
+VENV ?= .venv
+PYTHON ?= python3
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: demo test test-all lint install clean
+
+help:
+	@echo "make demo      virtual environment, install, a DEQ trained and looked at on embedded digits"
+	@echo "make test      virtual environment, install, tests (under 5 minutes on 2 cores)"
+	@echo "make test-all  the long tests"
+	@echo "make lint      ruff, mypy, import rules"
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade "pip>=23"
+	$(BIN)/python -m pip install --quiet -c constraints.txt torch
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[dev]"
+	@touch $(STAMP)
+
+install: $(STAMP)
+
+demo: install
+	$(BIN)/python examples/digits_deq.py
+
+test: install
+	$(BIN)/python -m pytest -m "not long" -n 2
+
+test-all: install
+	$(BIN)/python -m pytest -m long
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

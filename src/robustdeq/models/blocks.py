@@ -1,0 +1,139 @@
+"""The layers of MDEQ."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class WeightNormConv2d(nn.Module):
+    """Convolution without bias whose weight is g v / ||v|| per output channel.
+
+    The weight is an argument of `forward`: a pass computes it once and calls the layer many times.
+    """
+
+    def __init__(self, in_channels: int, out_channels: int, kernel: int) -> None:
+        super().__init__()
+        default = nn.Conv2d(in_channels, out_channels, kernel, bias=False).weight.detach()
+        self.padding = kernel // 2
+        self.weight_g = nn.Parameter(default.flatten(1).norm(dim=1).reshape(-1, 1, 1, 1))
+        self.weight_v = nn.Parameter(default.clone())
+
+    def weight(self) -> Tensor:
+        """G v / ||v||, channels last."""
+        norm = torch.linalg.vector_norm(self.weight_v, dim=(1, 2, 3), keepdim=True)
+        return (self.weight_v * (self.weight_g / norm)).contiguous(memory_format=torch.channels_last)
+
+    def forward(self, x: Tensor, weight: Tensor) -> Tensor:
+        """Same-size convolution with a weight made by `weight()`."""
+        return F.conv2d(x, weight, padding=self.padding)
+
+
+def conv(in_channels: int, out_channels: int, kernel: int, stride: int = 1, *, bias: bool = False) -> nn.Conv2d:
+    """Same-padded convolution, initialised N(0, 0.01^2) as MDEQ's are."""
+    layer = nn.Conv2d(in_channels, out_channels, kernel, stride, padding=kernel // 2, bias=bias)
+    nn.init.normal_(layer.weight, std=0.01)
+    if layer.bias is not None:
+        nn.init.normal_(layer.bias, std=0.01)
+    return layer
+
+
+def conv_bn_relu(
+    in_channels: int, out_channels: int, kernel: int, stride: int = 1, *, bias: bool = False
+) -> list[nn.Module]:
+    """Convolution, BatchNorm, ReLU."""
+    return [
+        conv(in_channels, out_channels, kernel, stride, bias=bias),
+        nn.BatchNorm2d(out_channels),
+        nn.ReLU(inplace=True),
+    ]
+
+
+class Normalize(nn.Module):
+    """(x - mean) / std per channel; budgets stay in pixel space because this is a layer of the model."""
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, mean: tuple[float, ...], std: tuple[float, ...]) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.tensor(mean).reshape(-1, 1, 1), persistent=False)
+        self.register_buffer("std", torch.tensor(std).reshape(-1, 1, 1), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalised pixels."""
+        return (x - self.mean) / self.std
+
+
+class ResidualBlock(nn.Module):
+    """One scale's block of f: a = ReLU(GN1(conv1 z)); b = drop(conv2 a) + u; GN3(ReLU(GN2(b) + z))."""
+
+    def __init__(self, channels: int, expansion: int, groups: int) -> None:
+        super().__init__()
+        self.conv1 = WeightNormConv2d(channels, expansion * channels, 3)
+        self.gn1 = nn.GroupNorm(groups, expansion * channels)
+        self.conv2 = WeightNormConv2d(expansion * channels, channels, 3)
+        self.gn2 = nn.GroupNorm(groups, channels)
+        self.gn3 = nn.GroupNorm(groups, channels)
+
+    def weights(self) -> tuple[Tensor, Tensor]:
+        """The two effective weights, for a pass."""
+        return self.conv1.weight(), self.conv2.weight()
+
+    def before_injection(self, z: Tensor, weights: tuple[Tensor, Tensor], mask: Tensor | None) -> Tensor:
+        """drop(conv2(ReLU(GN1(conv1 z))))."""
+        a = F.relu_(self.gn1(self.conv1(z, weights[0])))
+        b = self.conv2(a, weights[1])
+        return b if mask is None else b * mask
+
+    def after_injection(self, b: Tensor, z: Tensor) -> Tensor:
+        """GN3(ReLU(GN2(b) + z))."""
+        out: Tensor = self.gn3(F.relu_(self.gn2(b) + z))
+        return out
+
+
+class Down(nn.Sequential):
+    """A finer scale into a coarser one: stride-2 convolutions, GN after each, ReLU between."""
+
+    def __init__(self, in_channels: int, out_channels: int, times: int, groups: int) -> None:
+        layers: list[nn.Module] = []
+        for k in range(times):
+            last = k == times - 1
+            width = out_channels if last else in_channels
+            layers += [conv(in_channels, width, 3, 2), nn.GroupNorm(groups, width)]
+            if not last:
+                layers.append(nn.ReLU(inplace=True))
+        super().__init__(*layers)
+
+
+class Up(nn.Sequential):
+    """A coarser scale into a finer one, before the nearest upsampling: conv1x1, GN."""
+
+    def __init__(self, in_channels: int, out_channels: int, groups: int) -> None:
+        super().__init__(conv(in_channels, out_channels, 1), nn.GroupNorm(groups, out_channels))
+
+
+class Bottleneck(nn.Module):
+    """The head's block: 1x1, 3x3, 1x1 convolutions c -> hc -> 4hc with non-affine BN, and a shortcut."""
+
+    def __init__(self, in_channels: int, head_channels: int) -> None:
+        super().__init__()
+        out_channels = 4 * head_channels
+        self.conv1 = conv(in_channels, head_channels, 1)
+        self.bn1 = nn.BatchNorm2d(head_channels, affine=False)
+        self.conv2 = conv(head_channels, head_channels, 3)
+        self.bn2 = nn.BatchNorm2d(head_channels, affine=False)
+        self.conv3 = conv(head_channels, out_channels, 1)
+        self.bn3 = nn.BatchNorm2d(out_channels, affine=False)
+        self.shortcut = (
+            nn.Identity()
+            if in_channels == out_channels
+            else nn.Sequential(conv(in_channels, out_channels, 1), nn.BatchNorm2d(out_channels))
+        )
+
+    def forward(self, z: Tensor) -> Tensor:
+        """The block's features."""
+        y = F.relu_(self.bn1(self.conv1(z)))
+        y = F.relu_(self.bn2(self.conv2(y)))
+        return F.relu_(self.bn3(self.conv3(y)) + self.shortcut(z))

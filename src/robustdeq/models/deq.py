@@ -1,0 +1,192 @@
+"""A deep equilibrium model from any encoder, dynamics and head."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from robustdeq.models.dynamics import BoundDynamics, bind, initial_state
+from robustdeq.models.predictor import Trajectory
+from robustdeq.models.pretrained import Pretrained
+from robustdeq.solve import Broyden, GradientPolicy, Phantom, Solution, SolvedState, Solver, fixed_point
+
+Readout = Literal["lowest", "last"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ForwardPass:
+    """A forward pass with everything it went through, for objectives and oracles that need more than logits."""
+
+    logits: Tensor
+    y: Tensor
+    """The differentiable state that the head read."""
+    state: SolvedState
+    """The solver's state it came from."""
+    f: BoundDynamics
+    """f(.; u) of this pass."""
+
+
+class DEQ(Pretrained, nn.Module):
+    """encoder + dynamics + head: u = encoder(x), z = f(z; u) solved from z^[0], logits = head(y).
+
+    Args:
+        encoder: Pixels to the injection u.
+        dynamics: A module f(z, u) that returns a tensor shaped like z. The state starts at zeros like u, unless the
+            module has a method `initial(u)`. Subclass `SplitDynamics` for dynamics that split f or draw per pass.
+        head: State to logits.
+        solver: How z = f(z; u) is solved.
+        gradient: How the result is differentiated, and with it what the head reads: Phantom unrolls the state.
+        tol: Residual below which a sample is converged and freezes.
+        readout: Which iterate is read: the lowest-residual one or the last.
+
+    `solver`, `gradient`, `tol` and `readout` are attributes and may be replaced at any time.
+    """
+
+    def __init__(
+        self,
+        *,
+        encoder: nn.Module,
+        dynamics: nn.Module,
+        head: nn.Module,
+        solver: Solver | None = None,
+        gradient: GradientPolicy | None = None,
+        tol: float = 1e-3,
+        readout: Readout = "lowest",
+    ) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.dynamics = dynamics
+        self.head = head
+        self.solver: Solver = Broyden(max_steps=8) if solver is None else solver
+        self.gradient: GradientPolicy = Phantom(steps=5, damping=0.5) if gradient is None else gradient
+        self.tol = tol
+        self.readout: Readout = readout
+
+    def settings(self) -> dict[str, Any]:
+        """What a checkpoint keeps besides sizes and weights."""
+        return {"solver": self.solver, "gradient": self.gradient, "tol": self.tol, "readout": self.readout}
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The deployed logits."""
+        return self.run(x).logits
+
+    def run(
+        self,
+        x: Tensor,
+        *,
+        max_steps: int | None = None,
+        readout: Readout | None = None,
+        gradient: GradientPolicy | None = None,
+        generator: torch.Generator | None = None,
+        record: bool = False,
+    ) -> ForwardPass:
+        """A forward pass with its solver state, under other settings than the model's own where given.
+
+        Args:
+            x: Pixels.
+            max_steps: Solver steps; training with random intermediate states draws this.
+            readout: Which iterate is read.
+            gradient: How it is differentiated.
+            generator: Source of what is drawn once per pass (dropout masks); PyTorch's default one if not given.
+            record: Keep the trajectory.
+        """
+        gradient = self.gradient if gradient is None else gradient
+        f, z0 = self.begin(x, generator=generator)
+        with nullcontext() if gradient.differentiates_solver else torch.no_grad():
+            solution = self.solve(f, z0, max_steps=max_steps, record=record)
+        state = self.read(solution, readout)
+        y = gradient.connect(f, state)
+        return ForwardPass(logits=self.head(f.unpack(y)), y=y, state=state, f=f)
+
+    def begin(self, x: Tensor, *, generator: torch.Generator | None = None) -> tuple[BoundDynamics, Tensor]:
+        """f(.; u(x)) for one pass, and z^[0]."""
+        self._check(x)
+        u = self.encoder(x)
+        return bind(self.dynamics, u, generator=generator), initial_state(self.dynamics, u)
+
+    def solve(self, f: BoundDynamics, z0: Tensor, *, max_steps: int | None = None, record: bool = True) -> Solution:
+        """Run the model's solver."""
+        solver = self.solver if max_steps is None else replace(self.solver, max_steps=max_steps)
+        return fixed_point(f, z0, solver, tol=self.tol, record=record)
+
+    def read(self, solution: Solution, readout: Readout | None = None) -> SolvedState:
+        """The state of a solution that the readout chooses."""
+        readout = self.readout if readout is None else readout
+        if readout not in ("lowest", "last"):
+            raise ValueError(f"readout must be 'lowest' or 'last', got {readout!r}")
+        lowest = readout == "lowest"
+        return SolvedState(
+            z=solution.value if lowest else solution.last,
+            step=solution.lowest_step if lowest else solution.steps,
+            solution=solution,
+            batch_coupled=self.solver.batch_coupled,
+        )
+
+    def truncated(self, x: Tensor, *, layers: int = 8, generator: torch.Generator | None = None) -> Tensor:
+        """Logits of the weight-tied network of `layers` plain applications of f from z^[0], by ordinary backprop."""
+        f, z = self.begin(x, generator=generator)
+        for _ in range(layers):
+            z = f(z)
+        logits: Tensor = self.head(f.unpack(z))
+        return logits
+
+    @torch.no_grad()
+    def trajectory(self, x: Tensor) -> Trajectory:
+        """Every state on x and what the head makes of it, as deployed: in eval mode, whatever the current one."""
+        with evaluating(self):
+            f, z0 = self.begin(x)
+            solution = self.solve(f, z0)
+            assert solution.trajectory is not None
+            logits = torch.stack([self.head(f.unpack(z)) for z in solution.trajectory])
+        return Trajectory(
+            states=solution.trajectory,
+            logits=logits,
+            entropy=entropy(logits),
+            residual=solution.residuals,
+            status=solution.status,
+            steps=solution.steps,
+            lowest_step=solution.lowest_step,
+        )
+
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """Compile encoder, dynamics and head in place with `torch.compile`; the solver's loop stays as it is."""
+        for part in (self.encoder, self.dynamics, self.head):
+            part.compile(*args, **kwargs)
+
+    def _check(self, x: Tensor) -> None:
+        if not isinstance(x, Tensor) or not x.is_floating_point():
+            found = x.dtype if isinstance(x, Tensor) else type(x).__name__
+            raise TypeError(f"expected floating-point pixels in [0, 1], got {found}; convert with x.float() / 255")
+        if x.ndim == 0 or len(x) == 0:
+            raise ValueError(f"expected a batch of at least one image, got shape {tuple(x.shape)}")
+        parameter = next(self.parameters(), None)
+        if parameter is None or torch.is_autocast_enabled(x.device.type):
+            return
+        if (x.dtype, x.device) != (parameter.dtype, parameter.device):
+            raise TypeError(
+                f"the images are {x.dtype} on {x.device}, the model is {parameter.dtype} on {parameter.device}: "
+                "move one to the other with .to(...)"
+            )
+
+
+def entropy(logits: Tensor) -> Tensor:
+    """Entropy in nats of softmax(logits), over the last axis."""
+    log_p = logits.log_softmax(-1)
+    return -(log_p.exp() * log_p).sum(-1)
+
+
+@contextmanager
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """Eval mode inside, every submodule's own mode back afterwards."""
+    training = [m for m in module.modules() if m.training]
+    module.eval()
+    try:
+        yield
+    finally:
+        for m in training:
+            m.training = True

@@ -1,0 +1,211 @@
+"""Checkpoints: a folder with config.json and model.safetensors, nothing that executes."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+from huggingface_hub import ModelHubMixin, snapshot_download
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save
+from torch import Tensor, nn
+
+from robustdeq.models.settings import decode, encode
+
+CONFIG, WEIGHTS = "config.json", "model.safetensors"
+FORMAT = "robustdeq"
+VERSION = 1
+
+
+class CheckpointError(RuntimeError):
+    """A checkpoint that cannot be read, with what is wrong and what to do."""
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """A registered builder and its options: what it takes to build a model again."""
+
+    name: str
+    options: dict[str, Any]
+
+
+class Pretrained(ModelHubMixin):
+    """save_pretrained / from_pretrained (and the Hub's push_to_hub) for models built by a registered architecture."""
+
+    architecture: Architecture | None = None
+    """Set by `create_model`, or by a class that is its own architecture."""
+    metadata: dict[str, Any]
+    """What else a checkpoint says of itself: data set, eps, training."""
+
+    def settings(self) -> dict[str, Any]:
+        """Attributes that a checkpoint keeps besides sizes and weights."""
+        return {}
+
+    def save_pretrained(self, save_directory: str | Path, **_: Any) -> None:
+        """Write the checkpoint; an existing one stays whole until the new one is complete."""
+        if self.architecture is None:
+            raise CheckpointError(
+                f"this {type(self).__name__} was put together by hand, and a checkpoint could not say how to build it: "
+                'register a function that builds it with @robustdeq.register_model("my-model") and make it with '
+                'robustdeq.create_model("my-model")'
+            )
+        assert isinstance(self, nn.Module)
+        config = {
+            "format": FORMAT,
+            "format_version": VERSION,
+            "architecture": self.architecture.name,
+            "options": self.architecture.options,
+            **{name: encode(value) for name, value in self.settings().items()},
+            "metadata": getattr(self, "metadata", {}),
+        }
+        try:
+            text = json.dumps(config, indent=2)
+        except TypeError as error:
+            raise CheckpointError(f"the model's options cannot be written as JSON: {error}") from error
+        weights = {name: tensor.detach().cpu().contiguous() for name, tensor in self.state_dict().items()}
+        folder = Path(save_directory)
+        folder.mkdir(parents=True, exist_ok=True)
+        _replace_files(folder, {CONFIG: text.encode(), WEIGHTS: save(weights)})
+
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path: str | Path, **options: Any) -> Self:
+        """`robustdeq.load`, or a repository of the Hugging Face Hub, as an instance of this class."""
+        path = Path(pretrained_model_name_or_path)
+        if not path.exists():
+            path = Path(snapshot_download(str(pretrained_model_name_or_path), allow_patterns=[CONFIG, WEIGHTS]))
+        model = load(path, **options)
+        if not isinstance(model, cls):
+            raise CheckpointError(f"{path} holds a {type(model).__name__}, not a {cls.__name__}")
+        return model
+
+
+def load(path: str | Path, *, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Any:
+    """The model of a checkpoint folder, or of a checkpoint shipped with robustdeq by its name, in eval mode.
+
+    Args:
+        path: A folder made by `save_pretrained`, or a name.
+        device: Where to put the model; the CPU if not given.
+        dtype: Its precision; as stored if not given.
+    """
+    folder = _find(path)
+    config = _read_config(folder)
+    weights = _read_weights(folder)
+    model = _build(folder, config)
+    stored = next((t.dtype for t in weights.values() if t.is_floating_point()), None)
+    model.to(dtype=stored)
+    _fill(model, weights, folder)
+    model.metadata = config.get("metadata", {})
+    return model.to(device=device, dtype=dtype).eval()
+
+
+def _find(path: str | Path) -> Path:
+    folder = Path(path)
+    if folder.is_dir():
+        return folder
+    shipped = Path(str(resources.files("robustdeq") / "checkpoints"))
+    names = sorted(p.name for p in shipped.iterdir() if p.is_dir()) if shipped.is_dir() else []
+    if str(path) in names:
+        return shipped / str(path)
+    if folder.exists():
+        raise CheckpointError(f"{path} is a file; a checkpoint is the folder that holds {CONFIG} and {WEIGHTS}")
+    known = f" (shipped checkpoints: {', '.join(names)})" if names else ""
+    raise CheckpointError(f"no checkpoint at {path}: expected a folder with {CONFIG} and {WEIGHTS}{known}")
+
+
+def _read_config(folder: Path) -> dict[str, Any]:
+    path = folder / CONFIG
+    try:
+        config = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise CheckpointError(f"{folder} has no {CONFIG}: it is not a robustdeq checkpoint, or incomplete") from None
+    except ValueError as error:
+        raise CheckpointError(f"{path} is not valid JSON ({error}): the file is damaged, copy it again") from None
+    if not isinstance(config, dict) or config.get("format") != FORMAT:
+        raise CheckpointError(
+            f"{path} does not describe a robustdeq model; a checkpoint of the paper's released code "
+            "is turned into one with 'robustdeq convert'"
+        )
+    version = config.get("format_version")
+    if not isinstance(version, int) or version > VERSION:
+        raise CheckpointError(
+            f"{folder} has format version {version}, this robustdeq reads up to {VERSION}: upgrade robustdeq"
+        )
+    return config
+
+
+def _read_weights(folder: Path) -> dict[str, Tensor]:
+    path = folder / WEIGHTS
+    if not path.is_file():
+        raise CheckpointError(f"{folder} has no {WEIGHTS}: the checkpoint is incomplete")
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError, ValueError) as error:
+        raise CheckpointError(f"{path} is truncated or damaged ({error}): copy it again") from None
+
+
+def _build(folder: Path, config: dict[str, Any]) -> Any:
+    from robustdeq.models.registry import build  # the registry's own models are Pretrained: import late
+
+    try:
+        settings = {
+            name: decode(value)
+            for name, value in config.items()
+            if name not in ("format", "format_version", "architecture", "options", "metadata")
+        }
+        with torch.random.fork_rng(devices=[]):  # the random initialisation is thrown away: leave no trace of it
+            model = build(config["architecture"], **config["options"])
+        unknown = settings.keys() - model.settings().keys()
+        if unknown:
+            raise ValueError(f"unknown settings {', '.join(sorted(unknown))}")
+    except (KeyError, TypeError, ValueError) as error:
+        reason = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
+        raise CheckpointError(f"{folder / CONFIG} does not describe a model that can be built: {reason}") from error
+    for name, value in settings.items():
+        setattr(model, name, value)
+    return model
+
+
+def _fill(model: nn.Module, weights: dict[str, Tensor], folder: Path) -> None:
+    own = model.state_dict()
+    missing = sorted(own.keys() - weights.keys())
+    unexpected = sorted(weights.keys() - own.keys())
+    misfits = [
+        f"{k} is {tuple(weights[k].shape)}, expected {tuple(own[k].shape)}"
+        for k in sorted(own.keys() & weights.keys())
+        if own[k].shape != weights[k].shape
+    ]
+    problems = [
+        f"{len(items)} {what} ({'; '.join(items[:3])}{'; ...' if len(items) > 3 else ''})"
+        for what, items in (("missing", missing), ("unexpected", unexpected), ("of another shape", misfits))
+        if items
+    ]
+    if problems:
+        raise CheckpointError(
+            f"the weights in {folder} belong to another architecture than its {CONFIG} describes: {', '.join(problems)}"
+        )
+    model.load_state_dict(weights)
+
+
+def _replace_files(folder: Path, contents: dict[str, bytes]) -> None:
+    """Write all files aside first, then move them into place: a kill or a full disk leaves the old ones."""
+    moves: list[tuple[str, Path]] = []
+    try:
+        for name, content in contents.items():
+            handle, aside = tempfile.mkstemp(dir=folder, prefix=f".{name}.")
+            moves.append((aside, folder / name))
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.chmod(aside, 0o644)
+        for aside, target in moves:
+            os.replace(aside, target)
+    finally:
+        for aside, _ in moves:
+            Path(aside).unlink(missing_ok=True)

@@ -1,0 +1,120 @@
+"""Models by name."""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+import inspect
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any, TypeVar
+
+from torch import nn
+
+from robustdeq.models.mdeq import MDEQ
+from robustdeq.models.multiscale import MDEQConfig
+from robustdeq.models.pretrained import Architecture, Pretrained
+from robustdeq.models.resnet import ResNet
+
+_BUILDERS: dict[str, Callable[..., Any]] = {"mdeq": MDEQ, "resnet": ResNet}
+
+_PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
+    "mdeq-large": ("mdeq", {}),
+    "mdeq-small": (
+        "mdeq",
+        {"channels": (16, 32, 64, 128), "head_channels": (8, 16, 32, 64), "final_channels": 512},
+    ),
+    "mdeq-tiny": (
+        "mdeq",
+        {
+            "channels": (16, 32, 64),
+            "expansion": 2,
+            "groups": 4,
+            "dropout": 0.1,
+            "head_channels": (8, 16, 32),
+            "final_channels": 128,
+            "downsample": 1,
+        },
+    ),
+    "mdeq-nano": (
+        "mdeq",
+        {
+            "in_channels": 1,
+            "channels": (8, 16),
+            "expansion": 2,
+            "groups": 4,
+            "dropout": 0.0,
+            "head_channels": (4, 8),
+            "final_channels": 32,
+        },
+    ),
+    "resnet18": ("resnet", {}),
+    "resnet-tiny": ("resnet", {"widths": (16, 32, 64), "blocks": (2, 2, 2)}),
+}
+
+B = TypeVar("B", bound=Callable[..., nn.Module])
+
+
+def register_model(name: str) -> Callable[[B], B]:
+    """Decorate a function that builds a model, so that `create_model(name)` and checkpoints know it.
+
+    Its options must be keywords with JSON values, and it should return a `DEQ` (or another `Pretrained` module).
+    """
+
+    def register(builder: B) -> B:
+        if name in _BUILDERS or name in _PRESETS:
+            raise ValueError(f"a model named {name!r} is registered already")
+        _BUILDERS[name] = builder
+        return builder
+
+    return register
+
+
+def list_models(pattern: str = "*") -> list[str]:
+    """Names for `create_model`, filtered by a pattern such as "mdeq-*"."""
+    return sorted(fnmatch.filter([*_PRESETS, *_BUILDERS], pattern))
+
+
+def create_model(name: str, **options: Any) -> Any:
+    """A freshly initialised model.
+
+    Args:
+        name: One of `list_models()`.
+        options: Override the named model's own, e.g. num_classes=100, dropout=0.1, solver=Broyden(max_steps=12).
+    """
+    if name not in _PRESETS:
+        return build(name, **options)
+    architecture, preset = _PRESETS[name]
+    return build(architecture, **{**preset, **options})
+
+
+def build(architecture: str, **options: Any) -> Any:
+    """A model of a registered architecture."""
+    builder = _BUILDERS.get(architecture)
+    if builder is None:
+        raise ValueError(
+            f"unknown model {architecture!r}{_suggest(architecture, list_models())}; "
+            "one of your own must be registered with @robustdeq.register_model before it is used"
+        )
+    known = _options(builder)
+    for option in options:
+        if known is not None and option not in known:
+            raise TypeError(f"{architecture} has no option {option!r}{_suggest(option, known)}")
+    model = builder(**options)
+    if isinstance(model, Pretrained) and model.architecture is None:
+        model.architecture = Architecture(architecture, options)
+    return model
+
+
+def _options(builder: Callable[..., Any]) -> list[str] | None:
+    """The keywords a builder takes, or None if it takes any."""
+    parameters = inspect.signature(builder).parameters.values()
+    named = [p.name for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    if builder is MDEQ:
+        return named + [f.name for f in fields(MDEQConfig)]
+    return None if any(p.kind is p.VAR_KEYWORD for p in parameters) else named
+
+
+def _suggest(word: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(word, known, n=3)
+    return f"; did you mean {' or '.join(map(repr, close))}?" if close else f"; known are {', '.join(sorted(known))}"

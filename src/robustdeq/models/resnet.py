@@ -1,0 +1,82 @@
+"""The paper's baseline: a residual network for small images."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from robustdeq.models.pretrained import Architecture, Pretrained
+
+
+class BasicBlock(nn.Module):
+    """Two 3x3 convolutions with BatchNorm and a shortcut (He et al. 2016)."""
+
+    def __init__(self, in_channels: int, channels: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(in_channels, channels, 3, stride, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(channels)
+        self.conv2 = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(channels)
+        self.shortcut = (
+            nn.Identity()
+            if stride == 1 and in_channels == channels
+            else nn.Sequential(nn.Conv2d(in_channels, channels, 1, stride, bias=False), nn.BatchNorm2d(channels))
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The block's features."""
+        y = F.relu_(self.bn1(self.conv1(x)))
+        return F.relu_(self.bn2(self.conv2(y)) + self.shortcut(x))
+
+
+class ResNet(Pretrained, nn.Module):
+    """The CIFAR variant of ResNet: 3x3 stem without pooling, one stage per width, each but the first halving the size.
+
+    The defaults are ResNet-18 (11.2 M parameters).
+    """
+
+    def __init__(
+        self,
+        *,
+        num_classes: int = 10,
+        in_channels: int = 3,
+        widths: Sequence[int] = (64, 128, 256, 512),
+        blocks: Sequence[int] = (2, 2, 2, 2),
+    ) -> None:
+        super().__init__()
+        if not widths or len(widths) != len(blocks):
+            raise ValueError(f"widths and blocks need one entry per stage: got {tuple(widths)} and {tuple(blocks)}")
+        self.in_channels = in_channels
+        self.conv1 = nn.Conv2d(in_channels, widths[0], 3, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(widths[0])
+        stages, previous = [], widths[0]
+        for stage, (width, count) in enumerate(zip(widths, blocks, strict=True)):
+            for block in range(count):
+                stages.append(BasicBlock(previous, width, 2 if stage > 0 and block == 0 else 1))
+                previous = width
+        self.blocks = nn.Sequential(*stages)
+        self.linear = nn.Linear(previous, num_classes)
+        self.architecture = Architecture(
+            "resnet",
+            {
+                "num_classes": num_classes,
+                "in_channels": in_channels,
+                "widths": list(widths),
+                "blocks": list(blocks),
+            },
+        )
+        nn.Module.to(self, memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits."""
+        if x.ndim != 4 or x.shape[1] != self.in_channels or not x.is_floating_point() or len(x) == 0:
+            raise ValueError(
+                f"expected floating-point images of shape (batch >= 1, {self.in_channels}, height, width), "
+                f"got {x.dtype} of shape {tuple(x.shape)}"
+            )
+        y = F.relu_(self.bn1(self.conv1(x.contiguous(memory_format=torch.channels_last))))
+        logits: Tensor = self.linear(self.blocks(y).mean((2, 3)))
+        return logits

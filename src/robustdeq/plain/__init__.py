@@ -1,0 +1,1 @@
+"""The same formulas written straightforwardly: oracle for the tests, baseline for `robustdeq bench`."""

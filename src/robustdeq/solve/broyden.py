@@ -1,0 +1,89 @@
+"""Broyden's ("good") method on g(z) = f(z) - z."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from robustdeq.solve.lowrank import LowRankInverse
+from robustdeq.solve.solver import Solver
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """A step whose secant pair is not yet a factor: dz was a multiple of `direction` = B g, taken where g was `g`."""
+
+    direction: Float[Tensor, "B D"]
+    g: Float[Tensor, "B D"]
+
+
+@dataclass(frozen=True, eq=False)
+class BroydenMemory:
+    """Factors, the current point, and the last step.
+
+    The last step becomes a factor only when the next proposal needs it, so that the last step of a solve does not pay
+    for a factor nobody uses.
+    """
+
+    inverse: LowRankInverse
+    z: Float[Tensor, "B D"]
+    g: Float[Tensor, "B D"]
+    step: Step | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Broyden(Solver):
+    """z_t = z_{t-1} - B g_{t-1}, no line search; B = -I + sum_k u_k v_k^T approximates the inverse Jacobian of g.
+
+    After each step v^T = dz^T B and u = (dz - B dg) / (v^T dg); a factor whose denominator vanishes is dropped.
+
+    Because dz = -B g_{t-1}, the numerator is -B g_t, and since only u v^T / (v^T dg) matters, v may be B^T applied to
+    any multiple of dz. So a step needs two products, B g_t and B^T (B g_{t-1}), and its factor is stored as computed.
+    """
+
+    def init(self, z: Float[Tensor, "B D"], g: Float[Tensor, "B D"]) -> BroydenMemory:
+        """B = -I, so the first proposal is f(z)."""
+        return BroydenMemory(LowRankInverse.identity(z, min(self.max_steps, 8)), z, g)
+
+    def propose(self, memory: BroydenMemory) -> tuple[Float[Tensor, "B D"], BroydenMemory]:
+        """z - B g, the last step absorbed into B first."""
+        z, g = memory.z, memory.g
+        if memory.step is None:
+            direction = memory.inverse.apply(g)
+            return z - direction, BroydenMemory(memory.inverse, z, g, Step(direction, g))
+        inverse, v_g = _absorb(memory)
+        direction = inverse.u[:, -1]  # B g before this factor; with it, B g = direction (1 + scale v^T g)
+        length = 1 + inverse.scale[:, -1] * v_g
+        return torch.addcmul(z, direction, length[:, None], value=-1), BroydenMemory(inverse, z, g, Step(direction, g))
+
+    def observe(self, memory: BroydenMemory, z: Float[Tensor, "B D"], g: Float[Tensor, "B D"]) -> BroydenMemory:
+        """The new point; the step that led to it waits."""
+        return BroydenMemory(memory.inverse, z, g, memory.step)
+
+    def rebase(self, memory: BroydenMemory, g: Float[Tensor, "B D"]) -> BroydenMemory:
+        """All factors up to this step are kept, the waiting one (it belongs to the old f) included."""
+        return BroydenMemory(self.inverse(memory), memory.z, g)
+
+    def inverse(self, memory: BroydenMemory) -> LowRankInverse:
+        """B at the current iterate."""
+        return memory.inverse if memory.step is None else _absorb(memory)[0]
+
+
+def _absorb(memory: BroydenMemory) -> tuple[LowRankInverse, Float[Tensor, " B"]]:
+    """B with the waiting step's factor, whose left side is (the old) B g; and its v^T g."""
+    inverse, g, step = memory.inverse, memory.g, memory.step
+    assert step is not None
+    v = inverse.apply_transposed(step.direction)
+    denominator = _dot(v, g - step.g)
+    usable = torch.isfinite(denominator.reciprocal())
+    # the replacement stands inside the reciprocal too: 0 * (d/dx 1/x at 0) would make autograd return nan
+    scale = torch.where(usable, -torch.where(usable, denominator, 1.0).reciprocal(), 0.0)
+    return inverse.append(inverse.apply(g), v, scale), _dot(v, g)
+
+
+def _dot(a: Float[Tensor, "B D"], b: Float[Tensor, "B D"]) -> Float[Tensor, " B"]:
+    """Inner products as a batched matmul: one pass, where `vecdot` writes the products first."""
+    return (a[:, None] @ b[:, None].mT)[:, 0, 0]

@@ -1,0 +1,196 @@
+"""Gradient policies: how the result of a solve is differentiated, apart from how it was solved.
+
+With z the solver's state (a constant), y = f(z; x) and J = df/dz at z, implicit differentiation of z = f(z; x) gives
+dL/dx = (df/dx)^T u with u = J^T u + dL/dy. The policies differ in what they make of u, and in what the head reads.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from robustdeq.solve.broyden import Broyden
+from robustdeq.solve.loop import fixed_point
+from robustdeq.solve.solution import Solution
+from robustdeq.solve.solver import Map, Solver
+
+State = Float[Tensor, "B *latent"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SolvedState:
+    """One state of a solve, and what a policy may need to know of how it was reached."""
+
+    z: State
+    step: Int[Tensor, " B"]
+    """The solver step that produced each sample's z."""
+    solution: Solution
+    batch_coupled: bool = False
+
+
+@dataclass(frozen=True)
+class GradientPolicy(ABC):
+    """Turns a solved state into y, the differentiable state that the head reads."""
+
+    differentiates_solver: ClassVar[bool] = False
+    """Whether the solve itself must run with grad mode on."""
+
+    @abstractmethod
+    def connect(self, f: Map, state: SolvedState) -> State:
+        """y, whose autograd history is this policy's gradient."""
+
+
+def unroll(f: Map, y: State, steps: int, damping: float) -> State:
+    """`steps` times y <- (1 - damping) y + damping f(y); damping is the weight of f."""
+    for _ in range(steps):
+        y = torch.lerp(y, f(y), damping)
+    return y
+
+
+@dataclass(frozen=True)
+class Phantom(GradientPolicy):
+    """y = f(z), then `steps` damped applications of f; backprop through all steps + 1 of them."""
+
+    steps: int = 5
+    damping: float = 0.5
+
+    def __post_init__(self) -> None:
+        _check_series(self.steps, self.damping)
+
+    def connect(self, f: Map, state: SolvedState) -> State:
+        """The unrolled state."""
+        return unroll(f, f(state.z.detach()), self.steps, self.damping)
+
+
+@dataclass(frozen=True)
+class OneStep(GradientPolicy):
+    """y = f(z), u = dL/dy: Jacobian-free backpropagation, Phantom with no unrolling."""
+
+    def connect(self, f: Map, state: SolvedState) -> State:
+        """One application of f."""
+        return f(state.z.detach())
+
+
+@dataclass(frozen=True)
+class ThroughSolver(GradientPolicy):
+    """y = z, with the exact gradient of the finite iteration: autograd through every solver step.
+
+    Its memory grows with the number of steps; it exists to judge the others by.
+    """
+
+    differentiates_solver: ClassVar[bool] = True
+
+    def connect(self, f: Map, state: SolvedState) -> State:
+        """The state itself."""
+        return state.z
+
+
+@dataclass(frozen=True)
+class Implicit(GradientPolicy):
+    """y = f(z), u solved from u = J^T u + dL/dy by a fixed-point solver started at 0.
+
+    A solve whose forward pass was batch-coupled has a batch-coupled backward pass too.
+    """
+
+    solver: Solver = field(default_factory=lambda: Broyden(max_steps=7))
+    tol: float = 1e-3
+    on_solution: Callable[[Solution], None] | None = None
+    """Called with the backward solve's `Solution`, for diagnostics."""
+
+    def connect(self, f: Map, state: SolvedState) -> State:
+        """f(z) with the adjoint solve attached to its backward pass."""
+        solver = replace(self.solver, batch_coupled=self.solver.batch_coupled or state.batch_coupled)
+
+        def adjoint(grad: Tensor, vjp: Map) -> Tensor:
+            solution = fixed_point(lambda u: vjp(u) + grad, torch.zeros_like(grad), solver, tol=self.tol, record=False)
+            if self.on_solution is not None:
+                self.on_solution(solution)
+            return solution.value
+
+        return _with_adjoint(f, state.z, adjoint)
+
+
+@dataclass(frozen=True)
+class Neumann(GradientPolicy):
+    """y = f(z); w <- g = dL/dy, `steps` times w <- g + ((1 - damping) I + damping J)^T w, u = damping w."""
+
+    steps: int = 5
+    damping: float = 0.5
+
+    def __post_init__(self) -> None:
+        _check_series(self.steps, self.damping)
+
+    def connect(self, f: Map, state: SolvedState) -> State:
+        """f(z) with the truncated series attached to its backward pass."""
+
+        def adjoint(grad: Tensor, vjp: Map) -> Tensor:
+            w = grad
+            for _ in range(self.steps):
+                w = grad + torch.lerp(w, vjp(w), self.damping)
+            return self.damping * w
+
+        return _with_adjoint(f, state.z, adjoint)
+
+
+@dataclass(frozen=True)
+class SharedInverse(GradientPolicy):
+    """y = f(z), u = -B^T dL/dy with B the forward solver's own inverse estimate at z (SHINE, Ramzi et al. 2022)."""
+
+    def connect(self, f: Map, state: SolvedState) -> State:
+        """f(z) with the shared inverse attached to its backward pass."""
+        inverse = state.solution.inverse
+        if inverse is None:
+            raise ValueError(
+                "SharedInverse reuses the inverse-Jacobian estimate of the forward solve, and this solver keeps none: "
+                "use Broyden, or another gradient policy (Phantom, Implicit, Neumann)"
+            )
+
+        def adjoint(grad: Tensor, vjp: Map) -> Tensor:
+            return -inverse.apply_transposed(grad.reshape(len(grad), -1), state.step).reshape(grad.shape)
+
+        return _with_adjoint(f, state.z, adjoint)
+
+
+Adjoint = Callable[[Tensor, Map], Tensor]
+"""(dL/dy, u -> J^T u) -> u"""
+
+
+def _with_adjoint(f: Map, z: Tensor, adjoint: Adjoint) -> Tensor:
+    """Y = f(z) whose incoming gradient is replaced by adjoint(dL/dy, u -> J^T u) before it flows on into f."""
+    if not torch.is_grad_enabled():
+        return f(z)
+    z = z.detach().requires_grad_()
+    y = f(z)
+
+    def vjp(u: Tensor) -> Tensor:
+        return torch.autograd.grad(y, z, u, retain_graph=True)[0]
+
+    result: Tensor = _ReplaceGradient.apply(y, lambda grad: adjoint(grad, vjp))
+    return result
+
+
+class _ReplaceGradient(torch.autograd.Function):
+    """The identity, with its incoming gradient mapped."""
+
+    @staticmethod
+    def forward(ctx: Any, y: Tensor, mapping: Map) -> Tensor:
+        ctx.mapping = mapping
+        return y.view_as(y)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return ctx.mapping(grad), None
+
+
+def _check_series(steps: int, damping: float) -> None:
+    if steps < 0:
+        raise ValueError(f"steps must be >= 0, got {steps}")
+    if not 0 < damping <= 1:
+        raise ValueError(f"damping is the weight of f and must lie in (0, 1], got {damping}")

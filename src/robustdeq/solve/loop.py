@@ -1,0 +1,196 @@
+"""The one loop that runs every solver: evaluation, stopping, freezing, containment, recording."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from robustdeq.solve.solution import Solution, Status
+from robustdeq.solve.solver import Map, Solver
+
+
+class Iteration:
+    """A fixed-point iteration that can be paused, looked at, and continued with another f.
+
+        it = Iteration(f, z0, Broyden(max_steps=8), tol=1e-3)
+        it.advance(2)           # z^[1], z^[2]
+        it.rebase(another_f)    # the dynamics change; the solver keeps its history
+        it.advance()            # the remaining steps
+        it.solution()
+
+    Each sample is its own solve. A sample that converges, diverges or becomes non-finite freezes at that iterate, and
+    nothing in one row ever reaches another (f must keep rows apart too). The iteration is differentiable when grad mode
+    is on: `ThroughSolver` uses that.
+    """
+
+    def __init__(
+        self, f: Map, z0: Float[Tensor, B * latent], solver: Solver, *, tol: float = 1e-3, record: bool = True
+    ) -> None:
+        _check_start(z0, tol)
+        self.f = f
+        self.solver = solver
+        self.tol = tol
+        self.record = record
+        self.shape = z0.shape
+        self.evaluations = 0
+        self.step = 0
+        self.z = z0.reshape(len(z0), -1)
+        """The current iterate z^[step], flat."""
+        self.fz = self._evaluate(self.z)
+        self.g = self.fz - self.z
+        self.memory: Any = solver.init(self.z, self.g)
+
+        batch = len(z0)
+        self.status = torch.full((batch,), Status.STEP_LIMIT, dtype=torch.int64, device=z0.device)
+        self.steps = torch.zeros_like(self.status)
+        self.lowest_step = torch.zeros_like(self.status)
+        self.value = self.z
+        """The lowest-residual iterate so far, flat."""
+        self.residual = torch.full((batch,), torch.inf, dtype=z0.dtype, device=z0.device)
+        self.states: list[Float[Tensor, "B D"]] = []
+        self.residuals: list[Float[Tensor, " B"]] = []
+        self.residual_norms: list[Float[Tensor, " B"]] = []
+        self._active = torch.ones(batch, dtype=torch.bool, device=z0.device)
+        self._all_active, self._any_active = True, True
+
+    @property
+    def done(self) -> bool:
+        """No step is left to take."""
+        return self.step >= self.solver.max_steps
+
+    def advance(self, steps: int | None = None) -> Iteration:
+        """Take `steps` steps, or all that remain."""
+        remaining = self.solver.max_steps - self.step
+        for _ in range(remaining if steps is None else min(steps, remaining)):
+            self._advance_one()
+        return self
+
+    def rebase(self, f: Map) -> Iteration:
+        """Continue with another f from the current iterate; the solver keeps what it has learnt."""
+        self.f = f
+        self.fz = self._evaluate(self.z)
+        self.g = self.fz - self.z
+        self.memory = self.solver.rebase(self.memory, self.g)
+        return self
+
+    def solution(self) -> Solution:
+        """What has been reached so far."""
+        if self.step == 0:
+            raise RuntimeError("no step has been taken yet: call advance() before solution()")
+        missing = self.solver.max_steps - len(self.residuals) if self.done else 0
+        trajectory = None
+        if self.record:
+            trajectory = torch.stack(self.states + self.states[-1:] * missing).reshape(-1, *self.shape)
+        return Solution(
+            value=self.value.reshape(self.shape),
+            last=self.z.reshape(self.shape),
+            lowest_step=self.lowest_step,
+            steps=self.steps,
+            status=self.status,
+            residual=self.residual,
+            residuals=torch.stack(self.residuals + self.residuals[-1:] * missing),
+            residual_norms=torch.stack(self.residual_norms + self.residual_norms[-1:] * missing),
+            evaluations=self.evaluations,
+            trajectory=trajectory,
+            compute_inverse=partial(self.solver.inverse, self.memory),
+        )
+
+    def _evaluate(self, z: Float[Tensor, "B D"]) -> Float[Tensor, "B D"]:
+        self.evaluations += 1
+        fz = self.f(z.reshape(self.shape))
+        if fz.shape != self.shape or fz.dtype != z.dtype:
+            raise ValueError(
+                f"f must return what it is given: got shape {tuple(fz.shape)}, {fz.dtype} "
+                f"for a state of shape {tuple(self.shape)}, {z.dtype}"
+            )
+        return fz.reshape(z.shape)
+
+    def _advance_one(self) -> None:
+        self.step += 1
+        if not self._any_active:  # every row repeats; solution() fills them in
+            return
+        z, memory = self.solver.propose(self.memory)
+        if not self._all_active:
+            z = torch.where(self._active[:, None], z, self.z)
+        fz = self._evaluate(z)
+        if not self._all_active:
+            fz = torch.where(self._active[:, None], fz, self.fz)
+        g = fz - z
+        self.memory = self.solver.observe(memory, z, g)
+        self.z, self.fz, self.g = z, fz, g
+        if self.record:
+            self.states.append(z)
+        self._judge()
+
+    @torch.no_grad()
+    def _measure(self) -> tuple[Float[Tensor, " B"], Float[Tensor, " B"], Bool[Tensor, " B"]]:
+        """The residual that counts, ||g||, and which rows are finite."""
+        norm = torch.linalg.vector_norm(self.g, dim=1)
+        scale = torch.linalg.vector_norm(self.fz, dim=1)
+        finite = torch.isfinite(norm) & torch.isfinite(scale)
+        if self.solver.batch_coupled:
+            norm = torch.linalg.vector_norm(norm).expand_as(norm)
+            scale = torch.linalg.vector_norm(scale).expand_as(scale)
+        return (norm if self.solver.criterion == "absolute" else norm / (scale + 1e-9)), norm, finite
+
+    def _judge(self) -> None:
+        """Update statuses and the lowest-residual iterate with the iterate just reached."""
+        residual, norm, finite = self._measure()
+        active = self._active
+        if not self._all_active:
+            residual = torch.where(active, residual, self.residuals[-1])
+            norm = torch.where(active, norm, self.residual_norms[-1])
+        self.residuals.append(residual)
+        self.residual_norms.append(norm)
+        self.steps = torch.where(active, self.step, self.steps)
+
+        better = active & (residual < self.residual)
+        if self.step == 1:  # a row that is never finite still has a result: its first iterate, as it is
+            better = torch.ones_like(better)
+        converged = active & (residual < self.tol)
+        diverged = active & (residual > self.solver.divergence * self.residuals[0])
+        broken = active & ~finite
+        status = self.status
+        for reached, outcome in (
+            (converged, Status.CONVERGED),
+            (diverged, Status.DIVERGED),
+            (broken, Status.NON_FINITE),
+        ):
+            status = torch.where(reached, int(outcome), status)
+        self.status = status
+        self._active = active & ~(converged | diverged | broken)
+
+        all_better, self._all_active, self._any_active = torch.stack(
+            [better.all(), self._active.all(), self._active.any()]
+        ).tolist()  # the only synchronisation of a step
+        self.residual = torch.where(better, residual, self.residual)
+        self.lowest_step = torch.where(better, self.step, self.lowest_step)
+        self.value = self.z if all_better else torch.where(better[:, None], self.z, self.value)
+
+
+def fixed_point(
+    f: Map, z0: Float[Tensor, B * latent], solver: Solver, *, tol: float = 1e-3, record: bool = True
+) -> Solution:
+    """Solve f(z) = z for every sample of a batch.
+
+    Args:
+        f: z -> f(z), same shape; rows are samples and must not mix.
+        z0: The start, batch first, any latent shape, floating point, on any device.
+        solver: `Broyden`, `Anderson` or `Picard`; its `max_steps` is N.
+        tol: A sample is converged, and freezes, when its residual falls below this.
+        record: Keep the trajectory (N states of memory).
+    """
+    return Iteration(f, z0, solver, tol=tol, record=record).advance().solution()
+
+
+def _check_start(z0: Tensor, tol: float) -> None:
+    if z0.ndim == 0 or len(z0) == 0:
+        raise ValueError(f"z0 must have a batch axis with at least one sample, got shape {tuple(z0.shape)}")
+    if not z0.is_floating_point():
+        raise TypeError(f"z0 must be floating point, got {z0.dtype}")
+    if not tol >= 0:
+        raise ValueError(f"tol must be >= 0, got {tol}")

@@ -1,0 +1,82 @@
+"""The low-rank inverse-Jacobian estimate of Broyden's method."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class LowRankInverse:
+    """B = -I + sum_k s_k u_k v_k^T, one set of factors per sample.
+
+    The factors live in buffers (B, capacity, D) of which the first `rank` rows count. A new row is written in place and
+    the object with one more row shares the buffers: an older object stays valid, because its rows are never rewritten,
+    unless another row is appended to it (that is how a step is taken again).
+    """
+
+    u_buffer: Float[Tensor, "B capacity D"]
+    v_buffer: Float[Tensor, "B capacity D"]
+    scale: Float[Tensor, "B rank"]
+    """s: zero for a factor that was dropped."""
+
+    @classmethod
+    def identity(cls, z: Float[Tensor, "B D"], capacity: int) -> LowRankInverse:
+        """B = -I, for states like z."""
+        batch, dim = z.shape
+        buffers = z.new_empty(batch, capacity, dim), z.new_empty(batch, capacity, dim)
+        return cls(*buffers, z.new_empty(batch, 0))
+
+    @property
+    def rank(self) -> int:
+        """How many factors there are."""
+        return self.scale.shape[1]
+
+    @property
+    def u(self) -> Float[Tensor, "B rank D"]:
+        """The left factors."""
+        return self.u_buffer[:, : self.rank]
+
+    @property
+    def v(self) -> Float[Tensor, "B rank D"]:
+        """The right factors."""
+        return self.v_buffer[:, : self.rank]
+
+    def apply(self, x: Float[Tensor, "B D"]) -> Float[Tensor, "B D"]:
+        """B x."""
+        return _combine(x, (x[:, None] @ self.v.mT) * self.scale[:, None], self.u)
+
+    def apply_transposed(self, x: Float[Tensor, "B D"], rank: Int[Tensor, " B"] | None = None) -> Float[Tensor, "B D"]:
+        """B^T x; `rank` limits each sample to its own first factors."""
+        coefficients = (x[:, None] @ self.u.mT) * self.scale[:, None]
+        if rank is not None:
+            counts = torch.arange(self.rank, device=x.device) < rank[:, None, None]
+            # where, not a product: a later factor may be non-finite, and 0 * nan is nan
+            coefficients = torch.where(counts, coefficients, 0.0)
+        return _combine(x, coefficients, self.v)
+
+    def append(self, u: Float[Tensor, "B D"], v: Float[Tensor, "B D"], scale: Float[Tensor, " B"]) -> LowRankInverse:
+        """B + scale u v^T."""
+        scales = torch.cat([self.scale, scale[:, None]], 1)
+        if u.requires_grad or v.requires_grad:  # autograd needs the old rows untouched: copy instead of writing
+            return LowRankInverse(torch.cat([self.u, u[:, None]], 1), torch.cat([self.v, v[:, None]], 1), scales)
+        grown = self.with_room()
+        grown.u_buffer[:, self.rank] = u
+        grown.v_buffer[:, self.rank] = v
+        return LowRankInverse(grown.u_buffer, grown.v_buffer, scales)
+
+    def with_room(self) -> LowRankInverse:
+        """The same with room for one more row."""
+        u, v = self.u_buffer, self.v_buffer
+        if self.rank < u.shape[1]:
+            return self
+        u, v = (torch.cat([b, b.new_empty(len(b), max(1, b.shape[1]), b.shape[2])], 1) for b in (u, v))
+        return LowRankInverse(u, v, self.scale)
+
+
+def _combine(x: Tensor, coefficients: Tensor, rows: Tensor) -> Tensor:
+    """-x + sum_k coefficients_k rows_k."""
+    return torch.baddbmm(x[:, None], coefficients, rows, beta=-1)[:, 0]
