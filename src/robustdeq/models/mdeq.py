@@ -81,6 +81,10 @@ class Head(nn.Module):
 class MDEQ(DEQ):
     """The multiscale DEQ classifier; its sizes are keywords, those of `MDEQConfig`: `MDEQ(channels=(16, 32), ...)`."""
 
+    encoder: Encoder
+    dynamics: MDEQDynamics
+    head: Head
+
     def __init__(
         self,
         *,

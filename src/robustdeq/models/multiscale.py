@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -21,7 +21,7 @@ class MDEQConfig:
 
     num_classes: int = 10
     in_channels: int = 3
-    channels: tuple[int, ...] = (32, 64, 128, 256)
+    channels: Sequence[int] = (32, 64, 128, 256)
     """State channels per scale, fine to coarse; scale i has 1/2^i of the resolution."""
     expansion: int = 5
     """Inner width of a block, as a multiple of its channels."""
@@ -29,12 +29,12 @@ class MDEQConfig:
     """GroupNorm groups; the last norm of f has half as many."""
     dropout: float = 0.22
     """Channel-wise, drawn once per forward pass, training mode only."""
-    head_channels: tuple[int, ...] = (14, 28, 56, 112)
+    head_channels: Sequence[int] = (14, 28, 56, 112)
     final_channels: int = 1680
     downsample: int = 0
     """How many times the stem halves the resolution."""
-    mean: tuple[float, ...] | None = None
-    std: tuple[float, ...] | None = None
+    mean: Sequence[float] | None = None
+    std: Sequence[float] | None = None
     """Pixel normalisation as the model's first layer; none by default."""
 
     def __post_init__(self) -> None:
@@ -90,13 +90,16 @@ class MDEQDynamics(SplitDynamics):
         scales = range(len(channels))
         self.channels = channels
         self.dropout = config.dropout
-        self.blocks = _modules([ResidualBlock(c, config.expansion, groups) for c in channels])
-        self.down = nn.ModuleDict(
+        # Any: nn.ModuleList and nn.ModuleDict do not tell the type checker what they hold
+        self.blocks: Any = nn.ModuleList(ResidualBlock(c, config.expansion, groups) for c in channels)
+        self.down: Any = nn.ModuleDict(
             {f"{j}_{i}": Down(channels[j], channels[i], i - j, groups) for i in scales for j in range(i)}
         )
-        self.up = nn.ModuleDict({f"{j}_{i}": Up(channels[j], channels[i], groups) for j in scales for i in range(j)})
-        self.out_conv = _modules([WeightNormConv2d(c, c, 1) for c in channels])
-        self.out_norm = nn.ModuleList(nn.GroupNorm(groups // 2, c, affine=False) for c in channels)
+        self.up: Any = nn.ModuleDict(
+            {f"{j}_{i}": Up(channels[j], channels[i], groups) for j in scales for i in range(j)}
+        )
+        self.out_conv: Any = nn.ModuleList(WeightNormConv2d(c, c, 1) for c in channels)
+        self.out_norm: Any = nn.ModuleList(nn.GroupNorm(groups // 2, c, affine=False) for c in channels)
         self._kernels = self.prepare_maps, self.inject_maps
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
@@ -213,14 +216,6 @@ class BoundMDEQ(BoundDynamics):
         if key not in self._weights:
             self._weights[key] = self.dynamics.weights()
         return self._weights[key]
-
-
-M = TypeVar("M", bound=nn.Module)
-
-
-def _modules(items: list[M]) -> Sequence[M]:
-    """An nn.ModuleList that remembers, for the type checker, what it holds."""
-    return cast("Sequence[M]", nn.ModuleList(items))
 
 
 def _upsample(y: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ import tempfile
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, TypeVar
 
 import torch
 from huggingface_hub import ModelHubMixin, snapshot_download
@@ -21,6 +21,9 @@ from robustdeq.models.settings import decode, encode
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 FORMAT = "robustdeq"
 VERSION = 1
+
+
+P = TypeVar("P", bound="Pretrained")
 
 
 class CheckpointError(RuntimeError):
@@ -74,7 +77,7 @@ class Pretrained(ModelHubMixin):
         _replace_files(folder, {CONFIG: text.encode(), WEIGHTS: save(weights)})
 
     @classmethod
-    def from_pretrained(cls, pretrained_model_name_or_path: str | Path, **options: Any) -> Self:
+    def from_pretrained(cls: type[P], pretrained_model_name_or_path: str | Path, **options: Any) -> P:
         """`robustdeq.load`, or a repository of the Hugging Face Hub, as an instance of this class."""
         path = Path(pretrained_model_name_or_path)
         if not path.exists():

@@ -1,0 +1,73 @@
+"""`robustdeq bench`: speed beside the plain implementation, and the arithmetic limit."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from robustdeq.cli.benchmarks.core import core
+from robustdeq.cli.benchmarks.measure import environment
+
+Subject = Literal["core"]
+
+
+def run(
+    subject: Subject = "core",
+    *,
+    models: str = "mdeq-large,mdeq-tiny",
+    batch: int | None = None,
+    rounds: int = 5,
+    json_file: Path | None = None,
+) -> None:
+    """Measure speed on this machine in one run, ours beside `robustdeq.plain`.
+
+    Args:
+        subject: What to measure: core (one evaluation of f, an N-step solve).
+        models: Models to measure, separated by commas.
+        batch: Images per batch; each model's own default if not given.
+        rounds: Timed rounds; the least time counts.
+        json_file: Write the records here as JSON.
+    """
+    if rounds < 1 or (batch is not None and batch < 1):
+        raise ValueError(f"rounds and batch must be at least 1, got rounds={rounds}, batch={batch}")
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=120)  # into a file: the table has no screen to fit
+    where = environment()
+    with console.status("starting") as status:
+        records = core(models.split(","), batch, rounds, status.update)
+    console.print(_table(records))
+    console.print(", ".join(f"{k} {v}" for k, v in where.items()), style="dim")
+    if json_file is not None:
+        json_file.parent.mkdir(parents=True, exist_ok=True)
+        json_file.write_text(json.dumps([{**r, "environment": where} for r in records], indent=2) + "\n")
+        console.print(f"records written to {json_file}")
+
+
+def _table(records: list[dict[str, Any]]) -> Table:
+    table = Table(title="milliseconds per image; speedup = plain / ours", box=box.SIMPLE)
+    for column in ("model", "what", "batch", "ours", "plain", "speedup", "MMAC", "of convs", "of peak", "/(N+1)f"):
+        table.add_column(column, justify="left" if column in ("model", "what") else "right")
+    for r in records:
+        table.add_row(
+            r["model"],
+            r["name"],
+            str(r["batch"]),
+            f"{r['ours'] * 1e3:.3f}",
+            f"{r['plain'] * 1e3:.3f}",
+            f"{r['speedup']:.2f}x",
+            f"{r['macs'] / 1e6:.1f}" if "macs" in r else "",
+            f"{r['fraction_of_its_convolutions']:.0%}" if "macs" in r else "",
+            f"{r['fraction_of_peak']:.0%}" if "macs" in r else "",
+            f"{r['cost_over_f']:.2f}" if "cost_over_f" in r else "",
+        )
+    table.caption = (
+        "MMAC: million multiply-adds per image; of convs: rate of f over that of its convolutions alone; "
+        "of peak: over this machine's best convolution rate; /(N+1)f: solve over N+1 evaluations of f"
+    )
+    return table

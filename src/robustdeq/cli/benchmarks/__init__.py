@@ -1,0 +1,1 @@
+"""What `robustdeq bench` measures."""

@@ -1,0 +1,80 @@
+"""`robustdeq bench core`: one evaluation of f, and an N-step solve."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from robustdeq import create_model, plain
+from robustdeq.cli.benchmarks.measure import ConvolutionLog, best_times, peak_rate
+from robustdeq.models import MDEQ
+
+BATCH = {"mdeq-large": 32, "mdeq-tiny": 128}
+
+
+@torch.no_grad()
+def core(models: list[str], batch: int | None, rounds: int, say: Callable[[str], None]) -> list[dict[str, Any]]:
+    """Records of ours beside the plain implementation, seconds per image, for each model in float32."""
+    say("measuring the machine's peak convolution rate")
+    peak = peak_rate(rounds)
+    return [record for name in models for record in _one(name, batch or BATCH.get(name, 32), rounds, peak, say)]
+
+
+def _one(name: str, batch: int, rounds: int, peak: float, say: Callable[[str], None]) -> list[dict[str, Any]]:
+    model: MDEQ = create_model(name).eval()
+    if not isinstance(model, MDEQ):
+        raise ValueError(f"bench core measures MDEQ models, not {name}")
+    generator = torch.Generator().manual_seed(0)
+    x = torch.rand(batch, model.config.in_channels, 32, 32, generator=generator)
+    f, z0 = model.begin(x)
+    slow = plain.CountedDynamics(model, model.encoder(x))
+    z = torch.randn(z0.shape, generator=generator)
+    steps = model.solver.max_steps
+
+    with ConvolutionLog() as log:
+        f(z)
+    macs = sum(c.macs for c in log.calls)
+
+    say(f"{name}: one f, batch {batch}")
+    ours_f, plain_f, convolutions = best_times(
+        rounds, lambda: f(z), lambda: slow(z), lambda: [c.run() for c in log.calls]
+    )
+    say(f"{name}: solve, N = {steps}")
+    # tol = 0: neither side may stop early, so both take all N steps
+    ours_solve, plain_solve, f_beside = best_times(
+        rounds,
+        lambda: _solve(model, x),
+        lambda: plain.solve(model, plain.CountedDynamics(model, model.encoder(x)), max_steps=steps, tol=0.0),
+        lambda: f(z),
+    )
+    return [
+        {
+            "name": "f",
+            "model": name,
+            "batch": batch,
+            "ours": ours_f / batch,
+            "plain": plain_f / batch,
+            "speedup": plain_f / ours_f,
+            "macs": macs / batch,
+            "fraction_of_peak": macs / ours_f / peak,
+            "fraction_of_its_convolutions": convolutions / ours_f,
+            "peak_macs_per_second": peak,
+        },
+        {
+            "name": f"solve N={steps}",
+            "model": name,
+            "batch": batch,
+            "ours": ours_solve / batch,
+            "plain": plain_solve / batch,
+            "speedup": plain_solve / ours_solve,
+            "cost_over_f": ours_solve / ((steps + 1) * f_beside),
+        },
+    ]
+
+
+def _solve(model: MDEQ, x: torch.Tensor) -> None:
+    f, z0 = model.begin(x)
+    model.tol = 0.0
+    model.solve(f, z0, record=False)

@@ -1,0 +1,77 @@
+"""`robustdeq convert`: a checkpoint of the paper's released code into ours."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import yaml
+from rich.console import Console
+from safetensors.torch import load_file
+
+from robustdeq.models import compat
+
+
+def run(
+    file: Path,
+    *,
+    out: Path,
+    config: Path | None = None,
+    groups: int = 8,
+    downsample: int = 0,
+    dropout: float = 0.22,
+) -> None:
+    """Turn weights of the paper's released code into a robustdeq checkpoint.
+
+    Args:
+        file: The released checkpoint: a file of torch.save (nothing in it is executed), .npz or .safetensors.
+        out: Folder for the checkpoint (config.json, model.safetensors).
+        config: The released configuration (YAML or JSON). Without it, sizes are read off the weights and the three
+            options below, which leave no trace in weights, are taken as given.
+        groups: GroupNorm groups (NUM_GROUPS), if there is no config.
+        downsample: DOWNSAMPLE_TIMES, if there is no config.
+        dropout: DROPOUT, if there is no config.
+    """
+    console = Console()
+    weights, found = _read(file)
+    if config is not None:
+        found = yaml.safe_load(config.read_text())
+    if found is None:
+        sizes = compat.infer_sizes(weights)
+        found = compat.released_config(sizes, groups=groups, downsample=downsample, dropout=dropout)
+        console.print(f"no configuration given: groups {groups}, downsample {downsample}, dropout {dropout} assumed")
+    model = compat.load_released(found, weights)
+    model.save_pretrained(out)
+    parameters = sum(p.numel() for p in model.parameters())
+    console.print(f"{out}: MDEQ with channels {model.config.channels}, {parameters:,} parameters, {model.solver}")
+
+
+def _read(file: Path) -> tuple[Mapping[str, Any], Mapping[str, Any] | None]:
+    """Weights and, if the file carries one, the configuration."""
+    if not file.is_file():
+        raise FileNotFoundError(f"no file {file}")
+    if file.suffix == ".npz":
+        with np.load(file, allow_pickle=False) as arrays:
+            return {k: arrays[k] for k in arrays.files}, None
+    if file.suffix == ".safetensors":
+        return load_file(file), None
+    try:
+        content = torch.load(file, map_location="cpu", weights_only=True)
+    except Exception as error:
+        raise ValueError(
+            f"{file} cannot be read as weights only ({type(error).__name__}): it is damaged, or holds objects that "
+            "would have to be executed; save its state_dict alone with torch.save and convert that"
+        ) from error
+    if not isinstance(content, Mapping):
+        raise ValueError(f"{file} holds {type(content).__name__}, expected a state dict")
+    config = content.get("config")
+    if isinstance(config, str):
+        config = json.loads(config)
+    for key in ("state_dict", "model", "model_state_dict"):
+        if isinstance(content.get(key), Mapping):
+            return content[key], config
+    return {k: v for k, v in content.items() if k != "config"}, config

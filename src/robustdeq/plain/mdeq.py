@@ -1,0 +1,96 @@
+"""MDEQ's f and prediction as METHOD.md sections 1 and 2 write them, on the layers of an `MDEQ`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from robustdeq.models import MDEQ
+from robustdeq.plain.solver import PlainSolution, broyden
+
+
+class CountedDynamics:
+    """f(.; u) with a count of its evaluations."""
+
+    def __init__(self, model: MDEQ, u: Tensor, masks: Sequence[Tensor] | None = None) -> None:
+        self.model = model
+        self.u = u
+        self.masks = masks
+        self.evaluations = 0
+
+    def __call__(self, z: Tensor) -> Tensor:
+        """f(z; u), flat."""
+        self.evaluations += 1
+        return torch.cat([y.flatten(1) for y in evaluate(self.model, self.split(z), self.u, self.masks)], 1)
+
+    def split(self, z: Tensor) -> list[Tensor]:
+        """The flat state as one map per scale."""
+        maps, start = [], 0
+        for i, c in enumerate(self.model.config.channels):
+            h, w = self.u.shape[2] >> i, self.u.shape[3] >> i
+            maps.append(z[:, start : start + c * h * w].reshape(-1, c, h, w))
+            start += c * h * w
+        return maps
+
+    def zero(self) -> Tensor:
+        """z^[0]."""
+        scales = enumerate(self.model.config.channels)
+        size = sum(c * (self.u.shape[2] >> i) * (self.u.shape[3] >> i) for i, c in scales)
+        return torch.zeros(len(self.u), size, dtype=self.u.dtype, device=self.u.device)
+
+
+def evaluate(model: MDEQ, z: list[Tensor], u: Tensor, masks: Sequence[Tensor] | None = None) -> list[Tensor]:
+    """f(z; u): blocks, fusion, output convolutions; nothing is kept from one call to the next."""
+    dynamics = model.dynamics
+    outs = []
+    for i, (block, zi) in enumerate(zip(dynamics.blocks, z, strict=True)):
+        a = F.relu(block.gn1(block.conv1(zi, block.conv1.weight())))
+        b = block.conv2(a, block.conv2.weight())
+        if masks is not None:
+            b = b * masks[i][:, :, None, None]
+        if i == 0:
+            b = b + u
+        outs.append(block.gn3(F.relu(block.gn2(b) + zi)))
+    results = []
+    for i in range(len(z)):
+        y = outs[i]
+        for j in range(len(z)):
+            if j > i:
+                y = y + F.interpolate(dynamics.up[f"{j}_{i}"](outs[j]), scale_factor=2 ** (j - i), mode="nearest")
+            if j < i:
+                y = y + dynamics.down[f"{j}_{i}"](outs[j])
+        conv, norm = dynamics.out_conv[i], dynamics.out_norm[i]
+        results.append(norm(conv(F.relu(y), conv.weight())))
+    return results
+
+
+def unroll(f: Callable[[Tensor], Tensor], z: Tensor, steps: int, damping: float) -> Tensor:
+    """y = f(z), then `steps` times y <- (1 - damping) y + damping f(y)."""
+    y = f(z)
+    for _ in range(steps):
+        y = (1 - damping) * y + damping * f(y)
+    return y
+
+
+def solve(model: MDEQ, f: CountedDynamics, *, max_steps: int = 8, tol: float = 1e-3) -> PlainSolution:
+    """The Broyden solve from 0, without autograd."""
+    with torch.no_grad():
+        return broyden(f, f.zero(), max_steps=max_steps, tol=tol)
+
+
+def predict(
+    model: MDEQ,
+    x: Tensor,
+    *,
+    max_steps: int = 8,
+    steps: int = 5,
+    damping: float = 0.5,
+    masks: Sequence[Tensor] | None = None,
+) -> tuple[Tensor, CountedDynamics]:
+    """Logits of the phantom-unrolled lowest-residual iterate, differentiable, and the f that counted its calls."""
+    f = CountedDynamics(model, model.encoder(x), masks)
+    y = unroll(f, solve(model, f, max_steps=max_steps).value, steps, damping)
+    return model.head(f.split(y)), f

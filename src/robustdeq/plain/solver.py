@@ -1,0 +1,78 @@
+"""Broyden's method as METHOD.md section 2 writes it: factors in a list, every product spelt out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+Factors = list[tuple[Tensor, Tensor]]
+
+
+@dataclass
+class PlainSolution:
+    """What the plain solver returns."""
+
+    states: Tensor
+    """(N, B, D): z^[1..N]; a finished sample's last iterate repeats."""
+    residuals: Tensor
+    """(N, B), relative."""
+    value: Tensor
+    """(B, D): each sample's lowest-residual iterate."""
+    lowest_step: Tensor
+    """(B,), counting from 1."""
+    evaluations: int
+    """Of f."""
+
+
+def times(factors: Factors, x: Tensor) -> Tensor:
+    """B x, with B = -I + sum u v^T."""
+    result = -x
+    for u, v in factors:
+        result = result + u * (v * x).sum(1, keepdim=True)
+    return result
+
+
+def transposed_times(factors: Factors, x: Tensor) -> Tensor:
+    """B^T x."""
+    result = -x
+    for u, v in factors:
+        result = result + v * (u * x).sum(1, keepdim=True)
+    return result
+
+
+def broyden(f: Callable[[Tensor], Tensor], z0: Tensor, *, max_steps: int = 8, tol: float = 1e-3) -> PlainSolution:
+    """N steps of Broyden's method on g(z) = f(z) - z, each sample by its own residual; N + 1 evaluations of f."""
+    factors: Factors = []
+    z = z0
+    g = f(z) - z
+    step = g
+    active = torch.ones(len(z), 1, dtype=torch.bool, device=z.device)
+    states: list[Tensor] = []
+    residuals: list[Tensor] = []
+    for _ in range(max_steps):
+        z_new = torch.where(active, z + step, z)
+        g_new = torch.where(active, f(z_new) - z_new, g)
+        residual = g_new.norm(dim=1, keepdim=True) / ((g_new + z_new).norm(dim=1, keepdim=True) + 1e-9)
+        states.append(z_new)
+        residuals.append(residual)
+        stop = (residual < tol) | (residual > 1e3 * residuals[0]) | ~torch.isfinite(residual)
+        active = active & ~stop
+        dz, dg = z_new - z, g_new - g
+        v = transposed_times(factors, dz)
+        u = (dz - times(factors, dg)) / (v * dg).sum(1, keepdim=True)
+        factors.append((torch.where(torch.isfinite(u), u, 0.0), v))
+        z, g = z_new, g_new
+        step = -times(factors, g)
+    trace = torch.stack(residuals)[..., 0]
+    lowest = torch.where(torch.isfinite(trace), trace, torch.inf).argmin(0)
+    stacked = torch.stack(states)
+    return PlainSolution(
+        states=stacked,
+        residuals=trace,
+        value=stacked[lowest, torch.arange(len(z0), device=z0.device)],
+        lowest_step=lowest + 1,
+        evaluations=max_steps + 1,
+    )

@@ -1,0 +1,54 @@
+"""The command line."""
+
+import json
+
+import pytest
+import torch
+
+import robustdeq as rd
+from robustdeq.cli.main import build_parser, main
+
+
+def test_bench_core_writes_records_of_ours_beside_plain(tmp_path, capsys):
+    file = tmp_path / "deep" / "bench.json"
+    assert main(["bench", "core", "--models", "mdeq-nano", "--batch", "2", "--rounds", "1", "--json", str(file)]) == 0
+    records = json.loads(file.read_text())
+    assert [r["name"] for r in records] == ["f", "solve N=8"]
+    for record in records:
+        assert record["model"] == "mdeq-nano"
+        assert record["speedup"] == pytest.approx(record["plain"] / record["ours"])
+        assert {"machine", "torch", "commit", "threads"} <= record["environment"].keys()
+    assert "mdeq-nano" in capsys.readouterr().out
+
+
+def test_bench_counts_the_multiply_adds_of_mdeq_large():
+    from robustdeq.cli.benchmarks.measure import ConvolutionLog
+
+    model = rd.create_model("mdeq-large").eval()
+    with torch.no_grad(), ConvolutionLog() as log:
+        f, z0 = model.begin(torch.rand(1, 3, 32, 32))
+        log.calls.clear()
+        f(z0)
+    # METHOD.md: about 0.41 GMAC per f per image
+    assert sum(call.macs for call in log.calls) / 1e9 == pytest.approx(0.41, abs=0.005)
+
+
+def test_bench_refuses_a_model_that_is_not_an_mdeq(capsys):
+    assert main(["bench", "--models", "resnet18", "--rounds", "1"]) == 1
+    assert "resnet18" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words", [["bench", "--rouns", "3"], ["bench", "everything"], ["convert"], ["nothing"], ["convert", "a.pth"]]
+)
+def test_a_wrong_command_line_is_refused(words, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(words)
+    assert stop.value.code == 2
+    assert "error" in capsys.readouterr().err
+
+
+def test_help_names_every_verb():
+    text = build_parser().format_help()
+    assert "bench" in text
+    assert "convert" in text
