@@ -33,7 +33,7 @@ _PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
             "dropout": 0.1,
             "head_channels": (8, 16, 32),
             "final_channels": 128,
-            "downsample": 1,
+            "downsample": 2,
         },
     ),
     "mdeq-nano": (
@@ -49,7 +49,7 @@ _PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
         },
     ),
     "resnet18": ("resnet", {}),
-    "resnet-tiny": ("resnet", {"widths": (16, 32, 64), "blocks": (2, 2, 2)}),
+    "resnet-tiny": ("resnet", {"widths": (24, 48, 96), "blocks": (2, 2, 2)}),
 }
 
 B = TypeVar("B", bound=Callable[..., nn.Module])
