@@ -24,7 +24,7 @@ demo: install
 	$(BIN)/python examples/digits_deq.py
 
 test: install
-	$(BIN)/python -m pytest -m "not long" -n 2
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not long" -n 2
 
 test-all: install
 	$(BIN)/python -m pytest -m long

@@ -11,7 +11,7 @@ from robustdeq.solve.solver import Map
 
 def jacobian_penalty(
     f: Map,
-    z: Float[Tensor, B * latent],
+    z: Float[Tensor, " B *latent"],
     *,
     probes: int | Float[Tensor, "P B *latent"] = 2,
     generator: torch.Generator | None = None,
@@ -37,7 +37,7 @@ def jacobian_penalty(
 
 def spectral_radius(
     f: Map,
-    z: Float[Tensor, B * latent],
+    z: Float[Tensor, " B *latent"],
     *,
     iterations: int = 50,
     generator: torch.Generator | None = None,

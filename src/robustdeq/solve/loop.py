@@ -27,9 +27,7 @@ class Iteration:
     is on: `ThroughSolver` uses that.
     """
 
-    def __init__(
-        self, f: Map, z0: Float[Tensor, B * latent], solver: Solver, *, tol: float = 1e-3, record: bool = True
-    ) -> None:
+    def __init__(self, f: Map, z0: Tensor, solver: Solver, *, tol: float = 1e-3, record: bool = True) -> None:
         _check_start(z0, tol)
         self.f = f
         self.solver = solver
@@ -172,9 +170,7 @@ class Iteration:
         self.value = self.z if all_better else torch.where(better[:, None], self.z, self.value)
 
 
-def fixed_point(
-    f: Map, z0: Float[Tensor, B * latent], solver: Solver, *, tol: float = 1e-3, record: bool = True
-) -> Solution:
+def fixed_point(f: Map, z0: Tensor, solver: Solver, *, tol: float = 1e-3, record: bool = True) -> Solution:
     """Solve f(z) = z for every sample of a batch.
 
     Args:

@@ -38,9 +38,9 @@ class Solution:
     Steps count from 1: `trajectory[t - 1]` is z^[t], the iterate after step t.
     """
 
-    value: Float[Tensor, B * latent]
+    value: Float[Tensor, " B *latent"]
     """The lowest-residual iterate (the first one, if tied)."""
-    last: Float[Tensor, B * latent]
+    last: Float[Tensor, " B *latent"]
     """The iterate after the last step taken."""
     lowest_step: Int[Tensor, " B"]
     """The step that produced `value`."""
