@@ -81,7 +81,8 @@ class OneStep(GradientPolicy):
 class ThroughSolver(GradientPolicy):
     """y = z, with the exact gradient of the finite iteration: autograd through every solver step.
 
-    Its memory grows with the number of steps; it exists to judge the others by.
+    Its memory grows with the number of steps; it exists to judge the others by. A sample that becomes non-finite on the
+    way has a NaN gradient, its batch-mates do not.
     """
 
     differentiates_solver: ClassVar[bool] = True

@@ -25,9 +25,11 @@ def jacobian_penalty(
         generator: Source of the draws.
     """
     if isinstance(probes, int):
+        if probes < 1:
+            raise ValueError(f"probes must be at least 1, got {probes}")
         probes = torch.randn(probes, *z.shape, dtype=z.dtype, device=z.device, generator=generator)
-    with torch.enable_grad():
-        z = z.detach().requires_grad_()
+    with torch.inference_mode(False), torch.enable_grad():
+        z = z.detach().clone().requires_grad_()
         y = f(z)
         total = torch.zeros((), dtype=z.dtype, device=z.device)
         for v in probes:

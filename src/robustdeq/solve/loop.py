@@ -68,21 +68,32 @@ class Iteration:
         return self
 
     def rebase(self, f: Map) -> Iteration:
-        """Continue with another f from the current iterate; the solver keeps what it has learnt."""
+        """Continue with another f from the current iterate; the solver keeps what it has learnt.
+
+        A converged sample that the new f moves becomes active again. Residuals of the two f are not comparable, so from
+        here on only the current iterate and later ones compete for the lowest.
+        """
         self.f = f
         self.fz = self._evaluate(self.z)
         self.g = self.fz - self.z
         self.memory = self.solver.rebase(self.memory, self.g)
+        residual, _, finite = self._measure()
+        again = (self.status == Status.CONVERGED) & finite & ~(residual < self.tol)
+        self.status = torch.where(again, int(Status.STEP_LIMIT), self.status)
+        self._active = self._active | again
+        self._all_active, self._any_active = torch.stack([self._active.all(), self._active.any()]).tolist()
+        self.residual = torch.where(self._active, residual, self.residual)
+        self.lowest_step = torch.where(self._active, self.step, self.lowest_step)
+        self.value = torch.where(self._active[:, None], self.z, self.value)
         return self
 
     def solution(self) -> Solution:
         """What has been reached so far."""
         if self.step == 0:
             raise RuntimeError("no step has been taken yet: call advance() before solution()")
-        missing = self.solver.max_steps - len(self.residuals) if self.done else 0
         trajectory = None
         if self.record:
-            trajectory = torch.stack(self.states + self.states[-1:] * missing).reshape(-1, *self.shape)
+            trajectory = torch.stack(self.states).reshape(-1, *self.shape)
         return Solution(
             value=self.value.reshape(self.shape),
             last=self.z.reshape(self.shape),
@@ -90,8 +101,8 @@ class Iteration:
             steps=self.steps,
             status=self.status,
             residual=self.residual,
-            residuals=torch.stack(self.residuals + self.residuals[-1:] * missing),
-            residual_norms=torch.stack(self.residual_norms + self.residual_norms[-1:] * missing),
+            residuals=torch.stack(self.residuals),
+            residual_norms=torch.stack(self.residual_norms),
             evaluations=self.evaluations,
             trajectory=trajectory,
             compute_inverse=partial(self.solver.inverse, self.memory),
@@ -109,7 +120,11 @@ class Iteration:
 
     def _advance_one(self) -> None:
         self.step += 1
-        if not self._any_active:  # every row repeats; solution() fills them in
+        if not self._any_active:  # every row repeats
+            if self.record:
+                self.states.append(self.states[-1])
+            self.residuals.append(self.residuals[-1])
+            self.residual_norms.append(self.residual_norms[-1])
             return
         z, memory = self.solver.propose(self.memory)
         if not self._all_active:
@@ -146,10 +161,10 @@ class Iteration:
         self.residual_norms.append(norm)
         self.steps = torch.where(active, self.step, self.steps)
 
-        better = active & (residual < self.residual)
+        better = active & finite & (residual < self.residual)
         if self.step == 1:  # a row that is never finite still has a result: its first iterate, as it is
             better = torch.ones_like(better)
-        converged = active & (residual < self.tol)
+        converged = active & finite & (residual < self.tol)
         diverged = active & (residual > self.solver.divergence * self.residuals[0])
         broken = active & ~finite
         status = self.status
@@ -184,7 +199,7 @@ def fixed_point(f: Map, z0: Tensor, solver: Solver, *, tol: float = 1e-3, record
 
 
 def _check_start(z0: Tensor, tol: float) -> None:
-    if z0.ndim == 0 or len(z0) == 0:
+    if z0.ndim == 0 or z0.numel() == 0:
         raise ValueError(f"z0 must have a batch axis with at least one sample, got shape {tuple(z0.shape)}")
     if not z0.is_floating_point():
         raise TypeError(f"z0 must be floating point, got {z0.dtype}")

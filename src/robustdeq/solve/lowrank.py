@@ -56,6 +56,7 @@ class LowRankInverse:
             counts = torch.arange(self.rank, device=x.device) < rank[:, None, None]
             # where, not a product: a later factor may be non-finite, and 0 * nan is nan
             coefficients = torch.where(counts, coefficients, 0.0)
+            return _combine(x, coefficients, torch.where(counts.mT, self.v, 0.0))
         return _combine(x, coefficients, self.v)
 
     def append(self, u: Float[Tensor, "B D"], v: Float[Tensor, "B D"], scale: Float[Tensor, " B"]) -> LowRankInverse:
