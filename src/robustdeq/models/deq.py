@@ -10,6 +10,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from robustdeq.models.checks import check_images
 from robustdeq.models.dynamics import BoundDynamics, bind, initial_state
 from robustdeq.models.predictor import Trajectory
 from robustdeq.models.pretrained import Pretrained
@@ -66,10 +67,22 @@ class DEQ(Pretrained, nn.Module):
         self.gradient: GradientPolicy = Phantom(steps=5, damping=0.5) if gradient is None else gradient
         self.tol = tol
         self.readout: Readout = readout
+        self.check_settings(self.settings())
 
     def settings(self) -> dict[str, Any]:
         """What a checkpoint keeps besides sizes and weights."""
         return {"solver": self.solver, "gradient": self.gradient, "tol": self.tol, "readout": self.readout}
+
+    def check_settings(self, settings: dict[str, Any]) -> None:
+        """Refuse settings that would only fail in a forward pass."""
+        kinds: dict[str, Any] = {"solver": Solver, "gradient": GradientPolicy, "tol": (int, float), "readout": str}
+        for name, value in settings.items():
+            if name not in kinds:
+                raise ValueError(f"unknown setting {name!r}; known are {', '.join(kinds)}")
+            if not isinstance(value, kinds[name]):
+                raise TypeError(f"{name} cannot be {value!r}")
+        if "readout" in settings:
+            _check_readout(settings["readout"])
 
     def forward(self, x: Tensor) -> Tensor:
         """The deployed logits."""
@@ -105,7 +118,7 @@ class DEQ(Pretrained, nn.Module):
 
     def begin(self, x: Tensor, *, generator: torch.Generator | None = None) -> tuple[BoundDynamics, Tensor]:
         """f(.; u(x)) for one pass, and z^[0]."""
-        self._check(x)
+        check_images(self, x)
         u = self.encoder(x)
         return bind(self.dynamics, u, generator=generator), initial_state(self.dynamics, u)
 
@@ -117,8 +130,7 @@ class DEQ(Pretrained, nn.Module):
     def read(self, solution: Solution, readout: Readout | None = None) -> SolvedState:
         """The state of a solution that the readout chooses."""
         readout = self.readout if readout is None else readout
-        if readout not in ("lowest", "last"):
-            raise ValueError(f"readout must be 'lowest' or 'last', got {readout!r}")
+        _check_readout(readout)
         lowest = readout == "lowest"
         return SolvedState(
             z=solution.value if lowest else solution.last,
@@ -158,20 +170,10 @@ class DEQ(Pretrained, nn.Module):
         for part in (self.encoder, self.dynamics, self.head):
             part.compile(*args, **kwargs)
 
-    def _check(self, x: Tensor) -> None:
-        if not isinstance(x, Tensor) or not x.is_floating_point():
-            found = x.dtype if isinstance(x, Tensor) else type(x).__name__
-            raise TypeError(f"expected floating-point pixels in [0, 1], got {found}; convert with x.float() / 255")
-        if x.ndim == 0 or len(x) == 0:
-            raise ValueError(f"expected a batch of at least one image, got shape {tuple(x.shape)}")
-        parameter = next(self.parameters(), None)
-        if parameter is None or torch.is_autocast_enabled(x.device.type):
-            return
-        if (x.dtype, x.device) != (parameter.dtype, parameter.device):
-            raise TypeError(
-                f"the images are {x.dtype} on {x.device}, the model is {parameter.dtype} on {parameter.device}: "
-                "move one to the other with .to(...)"
-            )
+
+def _check_readout(readout: str) -> None:
+    if readout not in ("lowest", "last"):
+        raise ValueError(f"readout must be 'lowest' or 'last', got {readout!r}")
 
 
 def entropy(logits: Tensor) -> Tensor:

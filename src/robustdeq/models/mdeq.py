@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from robustdeq.models.blocks import Bottleneck, Normalize, conv_bn_relu
+from robustdeq.models.checks import check_channels
 from robustdeq.models.deq import DEQ, Readout
 from robustdeq.models.multiscale import MDEQConfig, MDEQDynamics
 from robustdeq.models.pretrained import Architecture
@@ -43,10 +44,7 @@ class Encoder(nn.Module):
         return u
 
     def _check(self, x: Tensor) -> None:
-        if x.ndim != 4 or x.shape[1] != self.in_channels:
-            raise ValueError(
-                f"expected images of shape (batch, {self.in_channels}, height, width), got {tuple(x.shape)}"
-            )
+        check_channels(x, self.in_channels)
         height, width = x.shape[2:]
         if height % self.divisor or width % self.divisor or not height or not width:
             raise ValueError(

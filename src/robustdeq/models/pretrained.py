@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import tempfile
@@ -12,13 +13,15 @@ from typing import Any, TypeVar
 
 import torch
 from huggingface_hub import ModelHubMixin, snapshot_download
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load as load_bytes
+from safetensors.torch import save
 from torch import Tensor, nn
 
 from robustdeq.models.settings import decode, encode
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
+DIGEST = "weights_sha256"
 FORMAT = "robustdeq"
 VERSION = 1
 
@@ -50,6 +53,11 @@ class Pretrained(ModelHubMixin):
         """Attributes that a checkpoint keeps besides sizes and weights."""
         return {}
 
+    def check_settings(self, settings: dict[str, Any]) -> None:
+        """Refuse settings that this model does not have or that make no sense."""
+        if settings:
+            raise ValueError(f"unknown settings {', '.join(sorted(settings))}")
+
     def save_pretrained(self, save_directory: str | Path, **_: Any) -> None:
         """Write the checkpoint; an existing one stays whole until the new one is complete."""
         if self.architecture is None:
@@ -68,13 +76,20 @@ class Pretrained(ModelHubMixin):
             "metadata": getattr(self, "metadata", {}),
         }
         try:
-            text = json.dumps(config, indent=2)
+            embedded = json.dumps(config)
         except TypeError as error:
             raise CheckpointError(f"the model's options cannot be written as JSON: {error}") from error
-        weights = {name: tensor.detach().cpu().contiguous() for name, tensor in self.state_dict().items()}
+        tensors = {
+            name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
+            for name, tensor in self.state_dict().items()
+        }
+        weights = save(tensors, metadata={CONFIG: embedded})
+        text = json.dumps({**config, DIGEST: hashlib.sha256(weights).hexdigest()}, indent=2)
         folder = Path(save_directory)
         folder.mkdir(parents=True, exist_ok=True)
-        _replace_files(folder, {CONFIG: text.encode(), WEIGHTS: save(weights)})
+        # The weights move first and carry the configuration: whatever happens before config.json follows, `load`
+        # sees that the two do not belong together and has all of the new checkpoint.
+        _replace_files(folder, {WEIGHTS: weights, CONFIG: text.encode()})
 
     @classmethod
     def from_pretrained(cls: type[P], pretrained_model_name_or_path: str | Path, **options: Any) -> P:
@@ -98,10 +113,8 @@ def load(path: str | Path, *, device: torch.device | str | None = None, dtype: t
     """
     folder = _find(path)
     config = _read_config(folder)
-    weights = _read_weights(folder)
+    weights, config = _read_weights(folder, config)
     model = _build(folder, config)
-    stored = next((t.dtype for t in weights.values() if t.is_floating_point()), None)
-    model.to(dtype=stored)
     _fill(model, weights, folder)
     model.metadata = config.get("metadata", {})
     return model.to(device=device, dtype=dtype).eval()
@@ -142,14 +155,25 @@ def _read_config(folder: Path) -> dict[str, Any]:
     return config
 
 
-def _read_weights(folder: Path) -> dict[str, Tensor]:
+def _read_weights(folder: Path, config: dict[str, Any]) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The weights, and the configuration that belongs to them."""
     path = folder / WEIGHTS
     if not path.is_file():
         raise CheckpointError(f"{folder} has no {WEIGHTS}: the checkpoint is incomplete")
     try:
-        return load_file(path)
+        content = path.read_bytes()
+        weights = load_bytes(content)
+        with safe_open(path, framework="pt") as file:
+            embedded = (file.metadata() or {}).get(CONFIG)
     except (SafetensorError, OSError, ValueError) as error:
         raise CheckpointError(f"{path} is truncated or damaged ({error}): copy it again") from None
+    digest = config.get(DIGEST)
+    if digest is not None and embedded is not None and digest != hashlib.sha256(content).hexdigest():
+        # saving was interrupted between the two files: the weights are the newer ones and say what they are
+        own = json.loads(embedded)
+        if all(own[key] == config.get(key) for key in ("architecture", "options")):
+            return weights, own
+    return weights, config
 
 
 def _build(folder: Path, config: dict[str, Any]) -> Any:
@@ -159,13 +183,11 @@ def _build(folder: Path, config: dict[str, Any]) -> Any:
         settings = {
             name: decode(value)
             for name, value in config.items()
-            if name not in ("format", "format_version", "architecture", "options", "metadata")
+            if name not in ("format", "format_version", "architecture", "options", "metadata", DIGEST)
         }
         with torch.random.fork_rng(devices=[]):  # the random initialisation is thrown away: leave no trace of it
             model = build(config["architecture"], **config["options"])
-        unknown = settings.keys() - model.settings().keys()
-        if unknown:
-            raise ValueError(f"unknown settings {', '.join(sorted(unknown))}")
+        model.check_settings(settings)
     except (KeyError, TypeError, ValueError) as error:
         reason = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
         raise CheckpointError(f"{folder / CONFIG} does not describe a model that can be built: {reason}") from error
@@ -192,6 +214,10 @@ def _fill(model: nn.Module, weights: dict[str, Tensor], folder: Path) -> None:
         raise CheckpointError(
             f"the weights in {folder} belong to another architecture than its {CONFIG} describes: {', '.join(problems)}"
         )
+    default = next((t.dtype for t in weights.values() if t.is_floating_point()), None)
+    for name, tensor in [*model.named_parameters(), *model.named_buffers()]:  # each in its stored precision
+        if tensor.is_floating_point():
+            tensor.data = tensor.data.to(weights[name].dtype if name in weights else default)
     model.load_state_dict(weights)
 
 

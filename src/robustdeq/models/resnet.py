@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from robustdeq.models.checks import check_channels, check_images
 from robustdeq.models.pretrained import Architecture, Pretrained
 
 
@@ -72,11 +73,8 @@ class ResNet(Pretrained, nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits."""
-        if x.ndim != 4 or x.shape[1] != self.in_channels or not x.is_floating_point() or len(x) == 0:
-            raise ValueError(
-                f"expected floating-point images of shape (batch >= 1, {self.in_channels}, height, width), "
-                f"got {x.dtype} of shape {tuple(x.shape)}"
-            )
+        check_images(self, x)
+        check_channels(x, self.in_channels)
         y = F.relu_(self.bn1(self.conv1(x.contiguous(memory_format=torch.channels_last))))
         logits: Tensor = self.linear(self.blocks(y).mean((2, 3)))
         return logits

@@ -1,0 +1,103 @@
+"""Any image that the scales divide; anything else is refused with a reason."""
+
+import pytest
+import torch
+from torch import nn
+
+import robustdeq as rd
+
+
+@pytest.mark.parametrize("scales", [1, 2, 3, 4])
+@pytest.mark.parametrize("downsample", [0, 1, 2, 3])
+def test_every_number_of_scales_and_downsamplings_works_on_non_square_images(
+    make_mdeq, make_images, scales, downsample
+):
+    model = make_mdeq(scales=scales, downsample=downsample, solver=rd.Broyden(max_steps=2), gradient=rd.OneStep())
+    unit = 2 ** (downsample + scales - 1)
+    assert model.config.divisor == unit
+    height, width = 2 * unit, 4 * unit
+    images = make_images(2, 3, height, width)
+    with torch.no_grad():
+        assert model(images).isfinite().all()
+        f, z0 = model.begin(images)
+    shapes = [tuple(m.shape[1:]) for m in f.unpack(z0)]
+    resolution = height >> downsample, width >> downsample
+    assert shapes == [(c, resolution[0] >> i, resolution[1] >> i) for i, c in enumerate(model.config.channels)]
+
+
+@pytest.mark.parametrize("scales", [1, 2, 3, 4])
+@pytest.mark.parametrize("downsample", [0, 1, 2, 3])
+def test_the_injection_convolution_is_absent_only_without_downsampling_and_with_at_most_two_scales(
+    make_mdeq, scales, downsample
+):
+    model = make_mdeq(scales=scales, downsample=downsample)
+    absent = downsample == 0 and scales <= 2
+    assert isinstance(model.encoder.injection, nn.Identity) == absent
+    strides = [m.stride[0] for m in model.encoder.stem if isinstance(m, nn.Conv2d)]
+    assert strides == {0: [1, 1], 1: [2, 1], 2: [2, 2], 3: [2, 2, 2]}[downsample]
+
+
+@pytest.mark.parametrize(("channels", "classes"), [(1, 2), (4, 1), (7, 100)])
+def test_any_number_of_channels_and_classes(make_mdeq, make_images, channels, classes):
+    model = make_mdeq(in_channels=channels, num_classes=classes, solver=rd.Picard(max_steps=2))
+    with torch.no_grad():
+        assert model(make_images(2, channels, 4, 6)).shape == (2, classes)
+
+
+def test_one_pixel_per_coarsest_scale_is_enough(make_mdeq, make_images):
+    with torch.no_grad():
+        assert make_mdeq(scales=3)(make_images(2, 3, 4, 4)).isfinite().all()
+
+
+def test_normalisation_is_a_layer_of_the_model(make_mdeq, make_images):
+    images = make_images(2, 3, 4, 4)
+    mean, std = (0.4, 0.5, 0.6), (0.2, 0.3, 0.25)
+    plain, normalised = make_mdeq(), make_mdeq(mean=mean, std=std)
+    normalised.load_state_dict(plain.state_dict())
+    shifted = (images - torch.tensor(mean).double()[:, None, None]) / torch.tensor(std).double()[:, None, None]
+    with torch.no_grad():
+        torch.testing.assert_close(normalised(images), plain(shifted), rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        ((2, 3, 9, 8), "image size 9x8 does not fit: height and width must be multiples of 2"),
+        ((2, 3, 8, 7), "image size 8x7 does not fit"),
+        ((2, 3, 0, 8), "does not fit"),
+        ((2, 1, 8, 8), r"expected images of shape \(batch, 3, height, width\), got \(2, 1, 8, 8\)"),
+        ((3, 8, 8), r"expected images of shape .* got \(3, 8, 8\)"),
+        ((0, 3, 8, 8), "at least one image"),
+    ],
+)
+def test_images_that_do_not_fit_are_refused(model, shape, message):
+    with pytest.raises(ValueError, match=message):
+        model(torch.zeros(shape, dtype=torch.float64))
+    with pytest.raises(ValueError, match=message):
+        model.trajectory(torch.zeros(shape, dtype=torch.float64))
+
+
+def test_integer_pixels_are_refused(model):
+    with pytest.raises(TypeError, match=r"floating-point pixels in \[0, 1\], got torch.uint8"):
+        model(torch.zeros(2, 3, 8, 8, dtype=torch.uint8))
+
+
+def test_images_of_another_precision_are_refused(make_mdeq):
+    model = make_mdeq(dtype=torch.float32)
+    with pytest.raises(TypeError, match=r"images are torch.float64 on cpu, the model is torch.float32"):
+        model(torch.zeros(2, 3, 8, 8, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
+def test_a_non_finite_image_is_contained(model, x, bad):
+    spoilt = x.clone()
+    spoilt[1, 0, 2, 3] = bad
+    with torch.no_grad():
+        logits, clean = model(spoilt), model(x)
+        trajectory, undisturbed = model.trajectory(spoilt), model.trajectory(x)
+    others = [0, 2]
+    assert logits[1].isnan().all()
+    torch.testing.assert_close(logits[others], clean[others], rtol=0, atol=1e-10)
+    assert trajectory.status[1] == rd.Status.NON_FINITE
+    assert (trajectory.status[others] == undisturbed.status[others]).all()
+    torch.testing.assert_close(trajectory.states[:, others], undisturbed.states[:, others], rtol=0, atol=1e-10)
