@@ -17,7 +17,7 @@ def test_bench_core_writes_records_of_ours_beside_plain(tmp_path, capsys):
     for record in records:
         assert record["model"] == "mdeq-nano"
         assert record["speedup"] == pytest.approx(record["plain"] / record["ours"])
-        assert {"machine", "torch", "commit", "threads"} <= record["environment"].keys()
+        assert {"hardware", "versions", "commit"} <= record["environment"].keys()
     assert "mdeq-nano" in capsys.readouterr().out
 
 

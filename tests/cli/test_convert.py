@@ -69,3 +69,26 @@ def test_a_missing_file_and_foreign_weights_are_one_clear_line(tmp_path, capsys)
     assert len(lines) == 2
     assert "no file" in lines[0]
     assert "not weights of the released MDEQ" in lines[1]
+
+
+@pytest.mark.parametrize("name", ["weights.npz", "weights.safetensors", "weights.pth"])
+def test_a_damaged_file_is_one_clear_line(tmp_path, capsys, name):
+    (tmp_path / name).write_bytes(b"not weights at all")
+    assert main(["convert", str(tmp_path / name), "--out", str(tmp_path / "ours")]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "cannot be read as weights only" in line
+
+
+@pytest.mark.parametrize(("text", "message"), [("a: [", "not valid YAML"), ("[1, 2]", "expected a mapping")])
+def test_a_bad_configuration_file_is_one_clear_line(tmp_path, capsys, text, message):
+    (tmp_path / "config.yaml").write_text(text)
+    words = ["convert", str(DATA / "A_weights.npz"), "--out", str(tmp_path / "ours")]
+    assert main([*words, "--config", str(tmp_path / "config.yaml")]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert message in line
+
+
+def test_weights_that_do_not_fit_name_what_to_check(tmp_path, capsys):
+    assert main(["convert", str(DATA / "B_weights.npz"), "--out", str(tmp_path / "ours"), "--groups", "4"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "DOWNSAMPLE_TIMES" in line

@@ -134,7 +134,7 @@ def test_a_component_with_an_unknown_option(folder):
 
 def test_a_component_out_of_range(folder):
     edit(folder, solver={"type": "Broyden", "max_steps": 0})
-    fails(folder, "max_steps must be at least 1")
+    fails(folder, "max_steps must be an integer of at least 1")
 
 
 def test_an_unknown_setting(folder):
@@ -232,6 +232,15 @@ def test_a_failure_between_the_two_moves_leaves_the_new_checkpoint_whole(folder,
     assert loaded.tol == 0.5
     for name, tensor in new.state_dict().items():
         assert torch.equal(loaded.state_dict()[name], tensor)
+
+
+def test_flipped_bytes_in_the_weights(folder):
+    path = folder / "model.safetensors"
+    content = bytearray(path.read_bytes())
+    for i in range(len(content) - 64, len(content)):
+        content[i] ^= 0x55
+    path.write_bytes(content)
+    fails(folder, "checksum")
 
 
 def test_a_setting_edited_by_hand_in_the_configuration_counts(folder):

@@ -27,7 +27,7 @@ def x():
 
 def test_states_residuals_and_the_chosen_iterate_equal_the_plain_ones(model, x):
     f = plain.CountedDynamics(model, model.encoder(x))
-    expected = plain.solve(model, f)
+    expected = plain.solve(f)
     f_ours, z0 = model.begin(x)
     with torch.no_grad():
         ours = model.solve(f_ours, z0)
@@ -39,7 +39,7 @@ def test_states_residuals_and_the_chosen_iterate_equal_the_plain_ones(model, x):
 
 def test_the_plain_solve_evaluates_f_n_plus_one_times_and_so_does_ours(model, x):
     f = plain.CountedDynamics(model, model.encoder(x))
-    solution = plain.solve(model, f, max_steps=5, tol=0.0)
+    solution = plain.solve(f, max_steps=5, tol=0.0)
     assert f.evaluations == solution.evaluations == 6
     f_ours, z0 = model.begin(x)
     assert model.solve(f_ours, z0, max_steps=5).evaluations == 6

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from robustdeq.cli.benchmarks.core import core
-from robustdeq.cli.benchmarks.measure import environment
+from robustdeq.provenance import provenance
 
 Subject = Literal["core"]
 
@@ -38,11 +38,13 @@ def run(
     console = Console()
     if not console.is_terminal:
         console = Console(width=120)  # into a file: the table has no screen to fit
-    where = environment()
+    where = provenance()
     with console.status("starting") as status:
         records = core(models.split(","), batch, rounds, status.update)
     console.print(_table(records))
-    console.print(", ".join(f"{k} {v}" for k, v in where.items()), style="dim")
+    console.print(
+        f"{where['hardware']['machine']}, {where['hardware']['threads']} threads, commit {where['commit']}", style="dim"
+    )
     if json_file is not None:
         json_file.parent.mkdir(parents=True, exist_ok=True)
         json_file.write_text(json.dumps([{**r, "environment": where} for r in records], indent=2) + "\n")

@@ -39,7 +39,12 @@ def run(
     console = Console()
     weights, found = _read(file)
     if config is not None:
-        found = yaml.safe_load(config.read_text())
+        try:
+            found = yaml.safe_load(config.read_text())
+        except yaml.YAMLError as error:
+            raise ValueError(f"{config} is not valid YAML or JSON: {' '.join(str(error).split())}") from None
+        if not isinstance(found, Mapping):
+            raise ValueError(f"{config} is not a released configuration: expected a mapping at the top")
     if found is None:
         sizes = compat.infer_sizes(weights)
         found = compat.released_config(sizes, groups=groups, downsample=downsample, dropout=dropout)
@@ -54,12 +59,12 @@ def _read(file: Path) -> tuple[Mapping[str, Any], Mapping[str, Any] | None]:
     """Weights and, if the file carries one, the configuration."""
     if not file.is_file():
         raise FileNotFoundError(f"no file {file}")
-    if file.suffix == ".npz":
-        with np.load(file, allow_pickle=False) as arrays:
-            return {k: arrays[k] for k in arrays.files}, None
-    if file.suffix == ".safetensors":
-        return load_file(file), None
     try:
+        if file.suffix == ".npz":
+            with np.load(file, allow_pickle=False) as arrays:
+                return {k: arrays[k] for k in arrays.files}, None
+        if file.suffix == ".safetensors":
+            return load_file(file), None
         content = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:
         raise ValueError(

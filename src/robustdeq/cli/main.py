@@ -9,23 +9,32 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jsonargparse import ArgumentParser, Namespace
+from jsonargparse import ArgumentParser
 
 import robustdeq
-from robustdeq.cli import bench, convert
+from robustdeq.cli import bench, convert, recipes, train
+from robustdeq.training import TrainConfig
 
 
 @dataclass(frozen=True)
 class Verb:
     """A plain function, and how its parameters that are not options appear on the command line."""
 
-    run: Callable[..., None]
+    run: Callable[..., int | None]
     positionals: tuple[tuple[str, dict[str, Any]], ...] = ()
     renamed: tuple[tuple[str, str, dict[str, Any]], ...] = ()
     """(parameter, flag, keywords) where the flag is not the parameter's own name."""
+    overrides: type | None = None
+    """A configuration whose fields are flags too; those given are passed on as `overrides`."""
 
 
 VERBS = {
+    "recipes": Verb(recipes.run),
+    "train": Verb(
+        train.run,
+        renamed=(("data_root", "--data-root", {"type": Path | None, "help": "where the data are"}),),
+        overrides=TrainConfig,
+    ),
     "bench": Verb(
         bench.run,
         positionals=(("subject", {"nargs": "?", "default": "core", "type": bench.Subject, "help": "what to measure"}),),
@@ -45,32 +54,43 @@ def build_parser() -> ArgumentParser:
     subcommands = parser.add_subcommands(required=True, dest="verb")
     for name, verb in VERBS.items():
         summary = (verb.run.__doc__ or "").splitlines()[0]
-        sub = ArgumentParser(description=summary)
-        for positional, options in verb.positionals:
-            sub.add_argument(positional, **options)
-        for parameter, flag, options in verb.renamed:
-            sub.add_argument(flag, dest=parameter, **options)
-        skip: set[str | int] = {*dict(verb.positionals), *(parameter for parameter, _, _ in verb.renamed)}
-        sub.add_function_arguments(verb.run, as_positional=False, skip=skip)
-        subcommands.add_subcommand(name, sub, help=summary)
+        subcommands.add_subcommand(name, _subparser(verb, summary), help=summary)
+    return parser
+
+
+def _subparser(verb: Verb, summary: str) -> ArgumentParser:
+    parser = ArgumentParser(description=summary)
+    for positional, options in verb.positionals:
+        parser.add_argument(positional, **options)
+    for parameter, flag, options in verb.renamed:
+        parser.add_argument(flag, dest=parameter, **options)
+    skip: set[str | int] = {*dict(verb.positionals), *(parameter for parameter, _, _ in verb.renamed)}
+    if verb.overrides is not None:
+        skip.add("overrides")
+    parser.add_function_arguments(verb.run, as_positional=False, skip=skip)
+    if verb.overrides is not None:
+        parser.add_class_arguments(verb.overrides)
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a verb; a user's mistake is one line on standard error and exit code 1."""
-    arguments = build_parser().parse_args(argv)
-    options: Namespace = arguments[arguments.verb]
+    arguments = build_parser().parse_args(argv, defaults=False)
+    verb = VERBS[arguments.verb]
+    options = arguments[arguments.verb].as_dict() if arguments.verb in arguments else {}
+    if verb.overrides is not None:
+        fields = {f for f in vars(verb.overrides)["__dataclass_fields__"] if f in options}
+        options["overrides"] = {name: options.pop(name) for name in fields}
     try:
-        VERBS[arguments.verb].run(**options.as_dict())
+        return verb.run(**options) or 0
     except KeyboardInterrupt:
         print("robustdeq: interrupted", file=sys.stderr)  # noqa: T201
         return 130
-    except (ValueError, TypeError, OSError, robustdeq.CheckpointError) as error:
+    except (ValueError, TypeError, OSError, RuntimeError) as error:
         if os.environ.get("ROBUSTDEQ_TRACEBACK"):
             raise
         print(f"robustdeq: error: {error}", file=sys.stderr)  # noqa: T201
         return 1
-    return 0
 
 
 if __name__ == "__main__":

@@ -66,7 +66,11 @@ def load_released(config: Mapping[str, Any], state_dict: Mapping[str, Any]) -> M
     try:
         model.load_state_dict({str(k): v for k, v in renamed.items()})
     except RuntimeError as error:
-        raise ValueError(f"the weights do not fit the configuration: {error}") from None
+        lines = [line.strip() for line in str(error).splitlines()[1:]]
+        raise ValueError(
+            f"the weights do not fit the configuration ({lines[0]}{' ...' if len(lines) > 1 else ''}); "
+            "check DOWNSAMPLE_TIMES, which decides whether there is a stage0, and the sizes"
+        ) from None
     return model.eval()
 
 
@@ -145,6 +149,6 @@ def _sizes(config: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
                 raise ValueError(f"{key} = {section[key]!r} is not supported, only {value!r}")
     for key in ("NUM_BLOCKS", "BIG_KERNELS"):
         allowed = 1 if key == "NUM_BLOCKS" else 0
-        if any(v != allowed for v in stage.get(key, [])):
+        if any(v != allowed for v in np.atleast_1d(stage.get(key, allowed))):
             raise ValueError(f"{key} = {stage[key]} is not supported, only {allowed} for every branch")
     return sizes, deq.get("F_THRES", 8)

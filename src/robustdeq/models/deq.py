@@ -83,10 +83,12 @@ class DEQ(Pretrained, nn.Module):
                 raise TypeError(f"{name} cannot be {value!r}")
         if "readout" in settings:
             _check_readout(settings["readout"])
+        if "tol" in settings and not settings["tol"] >= 0:
+            raise ValueError(f"tol must be >= 0, got {settings['tol']}")
 
-    def forward(self, x: Tensor) -> Tensor:
-        """The deployed logits."""
-        return self.run(x).logits
+    def forward(self, x: Tensor, **options: Any) -> Tensor:
+        """The deployed logits; options as of `run`."""
+        return self.run(x, **options).logits
 
     def run(
         self,
@@ -120,7 +122,10 @@ class DEQ(Pretrained, nn.Module):
         """f(.; u(x)) for one pass, and z^[0]."""
         check_images(self, x)
         u = self.encoder(x)
-        return bind(self.dynamics, u, generator=generator), initial_state(self.dynamics, u)
+        z0 = initial_state(self.dynamics, u)
+        if torch.is_autocast_enabled(z0.device.type):  # f may compute in half precision, the state does not
+            z0 = z0.float()
+        return bind(self.dynamics, u, generator=generator), z0
 
     def solve(self, f: BoundDynamics, z0: Tensor, *, max_steps: int | None = None, record: bool = True) -> Solution:
         """Run the model's solver."""

@@ -56,7 +56,7 @@ class _Plain(BoundDynamics):
 
 
 def bind(dynamics: nn.Module, u: Any, *, generator: torch.Generator | None = None) -> BoundDynamics:
-    """f(.; u) of any module f(z, u); a module that has a `bind` of its own splits f itself."""
+    """f(.; u) of any module f(z, u); `SplitDynamics` bind themselves."""
     if isinstance(dynamics, SplitDynamics):
         return dynamics.bind(u, generator=generator)
     return _Plain(dynamics, u)
@@ -81,7 +81,7 @@ class SplitDynamics(nn.Module, ABC):
 def initial_state(dynamics: nn.Module, u: Any) -> Tensor:
     """z^[0]: what the dynamics say, else zeros like the injection."""
     initial = getattr(dynamics, "initial", None)
-    if initial is not None:
+    if callable(initial):
         result: Tensor = initial(u)
         return result
     if isinstance(u, Tensor):

@@ -104,4 +104,4 @@ class MDEQ(DEQ):
         )
         self.config = config
         self.architecture = Architecture("mdeq", asdict(config))
-        nn.Module.to(self, memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]

@@ -100,34 +100,38 @@ class MDEQDynamics(SplitDynamics):
         )
         self.out_conv: Any = nn.ModuleList(WeightNormConv2d(c, c, 1) for c in channels)
         self.out_norm: Any = nn.ModuleList(nn.GroupNorm(groups // 2, c, affine=False) for c in channels)
-        self._kernels = self.prepare_maps, self.inject_maps
+        self._compiled: tuple[Any, Any] | None = None
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """Compile the two halves of f with `torch.compile`; the solver's loop stays as it is."""
-        self._kernels = (
+        self._compiled = (
             torch.compile(self.prepare_maps, *args, **kwargs),
             torch.compile(self.inject_maps, *args, **kwargs),
         )
 
-    def __getstate__(self) -> dict[str, Any]:  # a compiled or bound kernel must not travel with copies and pickles
-        return {k: v for k, v in super().__getstate__().items() if k != "_kernels"}
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_compiled": None}  # copies and pickles are eager
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        self._kernels = self.prepare_maps, self.inject_maps
+    @property
+    def halves(self) -> tuple[Any, Any]:
+        """The two halves of f, compiled if asked for."""
+        return self._compiled or (self.prepare_maps, self.inject_maps)
 
     def bind(
         self, u: Tensor, *, generator: torch.Generator | None = None, masks: Sequence[Tensor] | None = None
     ) -> BoundMDEQ:
         """f(.; u) for one pass, with dropout masks (B, c_i) per scale drawn now unless given."""
-        if masks is None and self.training and self.dropout > 0:
-            masks = [self._draw_mask(u, c, generator) for c in self.channels]
+        if masks is None:
+            masks = self.draw_masks(u, generator)
         return BoundMDEQ(self, u, None if masks is None else [m[:, :, None, None] for m in masks])
 
-    def _draw_mask(self, u: Tensor, channels: int, generator: torch.Generator | None) -> Tensor:
-        keep = 1 - self.dropout
-        mask = torch.empty(len(u), channels, dtype=u.dtype, device=u.device)
-        return mask.bernoulli_(keep, generator=generator).div_(keep)
+    def draw_masks(self, u: Tensor, generator: torch.Generator | None = None) -> list[Tensor] | None:
+        """Dropout masks (B, c_i), drawn on the generator's device; none in eval mode."""
+        if not self.training or self.dropout == 0:
+            return None
+        keep, device = 1 - self.dropout, u.device if generator is None else generator.device
+        masks = [torch.empty(len(u), c, dtype=u.dtype, device=device) for c in self.channels]
+        return [m.bernoulli_(keep, generator=generator).div_(keep).to(u.device) for m in masks]
 
     def shapes(self, u: Tensor) -> list[tuple[int, int, int]]:
         """(c, h, w) of each scale."""
@@ -176,7 +180,10 @@ class MDEQDynamics(SplitDynamics):
 
 
 class BoundMDEQ(BoundDynamics):
-    """f(.; u) for one pass: masks are drawn, effective weights are computed at most once per grad mode."""
+    """f(.; u) for one pass: masks are drawn, effective weights are computed at most once per grad mode.
+
+    With grad mode on, calls share the graph of the effective weights: what they compute is meant for one `.backward()`.
+    """
 
     def __init__(self, dynamics: MDEQDynamics, u: Tensor, masks: list[Tensor] | None) -> None:
         self.dynamics = dynamics
@@ -192,12 +199,12 @@ class BoundMDEQ(BoundDynamics):
     def prepare(self, z: Tensor) -> _Prepared:
         """All block convolutions, and the scales that the injection does not reach before the fusion."""
         maps = [m.contiguous(memory_format=torch.channels_last) for m in self.unpack(z)]
-        b, partial = self.dynamics._kernels[0](maps, self._effective_weights()[0], self.masks)
+        b, partial = self.dynamics.halves[0](maps, self._effective_weights()[0], self.masks)
         return _Prepared(b, maps[0], partial)
 
     def inject(self, h: _Prepared, u: Tensor) -> Tensor:
         """The rest of f."""
-        return self.dynamics._kernels[1](h.b, h.z, h.partial, u, self._effective_weights()[1])
+        return self.dynamics.halves[1](h.b, h.z, h.partial, u, self._effective_weights()[1])
 
     def rebind(self, u: Tensor) -> BoundMDEQ:
         """The same masks and weights with another injection."""

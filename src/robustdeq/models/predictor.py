@@ -25,7 +25,7 @@ class Trajectory:
     steps: Int[Tensor, " B"]
     """Solver steps before the sample froze."""
     lowest_step: Int[Tensor, " B"]
-    """The step whose residual is lowest: the state that `model(x)` starts from."""
+    """The step whose residual is lowest: with the default readout, the state that `model(x)` starts from."""
 
 
 @runtime_checkable

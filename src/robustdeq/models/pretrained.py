@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 import torch
 from huggingface_hub import ModelHubMixin, snapshot_download
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load as load_bytes
 from safetensors.torch import save
 from torch import Tensor, nn
 
@@ -58,8 +57,17 @@ class Pretrained(ModelHubMixin):
         if settings:
             raise ValueError(f"unknown settings {', '.join(sorted(settings))}")
 
-    def save_pretrained(self, save_directory: str | Path, **_: Any) -> None:
-        """Write the checkpoint; an existing one stays whole until the new one is complete."""
+    def save_pretrained(  # type: ignore[override]
+        self,
+        save_directory: str | Path,
+        *,
+        config: None = None,
+        model_card_kwargs: dict[str, Any] | None = None,
+    ) -> None:
+        """Write the checkpoint; an existing one stays whole until the new one is complete.
+
+        `config` and `model_card_kwargs` are what `push_to_hub` passes on; the configuration is always the model's own.
+        """
         if self.architecture is None:
             raise CheckpointError(
                 f"this {type(self).__name__} was put together by hand, and a checkpoint could not say how to build it: "
@@ -67,24 +75,24 @@ class Pretrained(ModelHubMixin):
                 'robustdeq.create_model("my-model")'
             )
         assert isinstance(self, nn.Module)
-        config = {
+        content: dict[str, Any] = {
             "format": FORMAT,
             "format_version": VERSION,
             "architecture": self.architecture.name,
-            "options": self.architecture.options,
-            **{name: encode(value) for name, value in self.settings().items()},
             "metadata": getattr(self, "metadata", {}),
         }
-        try:
-            embedded = json.dumps(config)
-        except TypeError as error:
-            raise CheckpointError(f"the model's options cannot be written as JSON: {error}") from error
         tensors = {
             name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
             for name, tensor in self.state_dict().items()
         }
-        weights = save(tensors, metadata={CONFIG: embedded})
-        text = json.dumps({**config, DIGEST: hashlib.sha256(weights).hexdigest()}, indent=2)
+        content[DIGEST] = _digest(tensors)
+        try:
+            content["options"] = {name: encode(value) for name, value in self.architecture.options.items()}
+            content |= {name: encode(value) for name, value in self.settings().items()}
+            text = json.dumps(content, indent=2)
+        except TypeError as error:
+            raise CheckpointError(f"the model's options cannot be written as JSON: {error}") from error
+        weights = save(tensors, metadata={CONFIG: text})
         folder = Path(save_directory)
         folder.mkdir(parents=True, exist_ok=True)
         # The weights move first and carry the configuration: whatever happens before config.json follows, `load`
@@ -161,19 +169,34 @@ def _read_weights(folder: Path, config: dict[str, Any]) -> tuple[dict[str, Tenso
     if not path.is_file():
         raise CheckpointError(f"{folder} has no {WEIGHTS}: the checkpoint is incomplete")
     try:
-        content = path.read_bytes()
-        weights = load_bytes(content)
         with safe_open(path, framework="pt") as file:
-            embedded = (file.metadata() or {}).get(CONFIG)
+            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            embedded = json.loads((file.metadata() or {}).get(CONFIG, "{}"))
+        digest = _digest(weights)
     except (SafetensorError, OSError, ValueError) as error:
         raise CheckpointError(f"{path} is truncated or damaged ({error}): copy it again") from None
-    digest = config.get(DIGEST)
-    if digest is not None and embedded is not None and digest != hashlib.sha256(content).hexdigest():
-        # saving was interrupted between the two files: the weights are the newer ones and say what they are
-        own = json.loads(embedded)
-        if all(own[key] == config.get(key) for key in ("architecture", "options")):
-            return weights, own
-    return weights, config
+    if not isinstance(embedded, dict) or embedded.get(DIGEST, digest) != digest:
+        raise CheckpointError(f"{path} is damaged (its checksum does not fit its content): copy it again")
+    if config.get(DIGEST) in (None, digest) or not embedded:  # the latter: weights exchanged by hand
+        return weights, config
+    # The two files were not saved together. If saving was interrupted between them, the weights are the newer ones and
+    # carry their own configuration; weights of another architecture are a mix-up.
+    if all(embedded.get(key) == config.get(key) for key in ("architecture", "options")):
+        return weights, embedded
+    raise CheckpointError(
+        f"{folder}: {WEIGHTS} belongs to another architecture than {CONFIG} describes, "
+        "or saving was interrupted; copy or save the checkpoint again"
+    )
+
+
+def _digest(weights: dict[str, Tensor]) -> str:
+    """A checksum of all tensors, with names, shapes and dtypes."""
+    digest = hashlib.sha256()
+    for name in sorted(weights):
+        tensor = weights[name].contiguous()
+        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
 
 
 def _build(folder: Path, config: dict[str, Any]) -> Any:
@@ -186,7 +209,7 @@ def _build(folder: Path, config: dict[str, Any]) -> Any:
             if name not in ("format", "format_version", "architecture", "options", "metadata", DIGEST)
         }
         with torch.random.fork_rng(devices=[]):  # the random initialisation is thrown away: leave no trace of it
-            model = build(config["architecture"], **config["options"])
+            model = build(config["architecture"], **{k: decode(v) for k, v in config["options"].items()})
         model.check_settings(settings)
     except (KeyError, TypeError, ValueError) as error:
         reason = f"it lacks {error}" if isinstance(error, KeyError) else str(error)

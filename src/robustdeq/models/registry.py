@@ -101,7 +101,7 @@ def build(architecture: str, **options: Any) -> Any:
         if known is not None and option not in known:
             raise TypeError(f"{architecture} has no option {option!r}{_suggest(option, known)}")
     model = builder(**options)
-    if isinstance(model, Pretrained) and model.architecture is None:
+    if isinstance(model, Pretrained) and builder not in (MDEQ, ResNet):  # those two describe themselves, in full
         model.architecture = Architecture(architecture, options)
     return model
 

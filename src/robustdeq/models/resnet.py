@@ -69,7 +69,7 @@ class ResNet(Pretrained, nn.Module):
                 "blocks": list(blocks),
             },
         )
-        nn.Module.to(self, memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits."""

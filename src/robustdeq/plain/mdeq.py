@@ -75,7 +75,7 @@ def unroll(f: Callable[[Tensor], Tensor], z: Tensor, steps: int, damping: float)
     return y
 
 
-def solve(model: MDEQ, f: CountedDynamics, *, max_steps: int = 8, tol: float = 1e-3) -> PlainSolution:
+def solve(f: CountedDynamics, *, max_steps: int = 8, tol: float = 1e-3) -> PlainSolution:
     """The Broyden solve from 0, without autograd."""
     with torch.no_grad():
         return broyden(f, f.zero(), max_steps=max_steps, tol=tol)
@@ -92,5 +92,5 @@ def predict(
 ) -> tuple[Tensor, CountedDynamics]:
     """Logits of the phantom-unrolled lowest-residual iterate, differentiable, and the f that counted its calls."""
     f = CountedDynamics(model, model.encoder(x), masks)
-    y = unroll(f, solve(model, f, max_steps=max_steps).value, steps, damping)
+    y = unroll(f, solve(f, max_steps=max_steps).value, steps, damping)
     return model.head(f.split(y)), f

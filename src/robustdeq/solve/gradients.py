@@ -109,7 +109,12 @@ class Implicit(GradientPolicy):
         solver = replace(self.solver, batch_coupled=self.solver.batch_coupled or state.batch_coupled)
 
         def adjoint(grad: Tensor, vjp: Map) -> Tensor:
-            solution = fixed_point(lambda u: vjp(u) + grad, torch.zeros_like(grad), solver, tol=self.tol, record=False)
+            # The equation is linear in dL/dy: solved at unit scale, because a residual's guard against division by zero
+            # would stop early for tiny gradients (confident predictions) and so mask them.
+            size = torch.ones_like(grad) if solver.batch_coupled else _row_norms(grad)
+            unit = grad / size
+            solution = fixed_point(lambda u: vjp(u) + unit, torch.zeros_like(grad), solver, tol=self.tol, record=False)
+            solution = replace(solution, value=solution.value * size, last=solution.last * size)
             if self.on_solution is not None:
                 self.on_solution(solution)
             return solution.value
@@ -170,7 +175,7 @@ def _with_adjoint(f: Map, z: Tensor, adjoint: Adjoint) -> Tensor:
     y = f(z)
 
     def vjp(u: Tensor) -> Tensor:
-        return torch.autograd.grad(y, z, u, retain_graph=True)[0]
+        return torch.autograd.grad(y, z, u, retain_graph=True, allow_unused=True, materialize_grads=True)[0]
 
     result: Tensor = _ReplaceGradient.apply(y, lambda grad: adjoint(grad, vjp))
     return result
@@ -188,6 +193,12 @@ class _ReplaceGradient(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         return ctx.mapping(grad), None
+
+
+def _row_norms(x: Tensor) -> Tensor:
+    """Per-sample norms, 1 where zero, shaped like x."""
+    norms = torch.linalg.vector_norm(x.reshape(len(x), -1), dim=1)
+    return torch.where(norms > 0, norms, 1.0).reshape(-1, *[1] * (x.ndim - 1)).expand_as(x)
 
 
 def _check_series(steps: int, damping: float) -> None:

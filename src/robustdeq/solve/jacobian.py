@@ -24,12 +24,12 @@ def jacobian_penalty(
         probes: How many to draw, or the probes themselves.
         generator: Source of the draws.
     """
-    if isinstance(probes, int):
-        if probes < 1:
-            raise ValueError(f"probes must be at least 1, got {probes}")
-        probes = torch.randn(probes, *z.shape, dtype=z.dtype, device=z.device, generator=generator)
+    if isinstance(probes, int) and probes < 1:
+        raise ValueError(f"probes must be at least 1, got {probes}")
     with torch.inference_mode(False), torch.enable_grad():
         z = z.detach().clone().requires_grad_()
+        if isinstance(probes, int):
+            probes = torch.randn(probes, *z.shape, dtype=z.dtype, device=z.device, generator=generator)
         y = f(z)
         total = torch.zeros((), dtype=z.dtype, device=z.device)
         for v in probes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -29,6 +30,7 @@ class Iteration:
 
     def __init__(self, f: Map, z0: Tensor, solver: Solver, *, tol: float = 1e-3, record: bool = True) -> None:
         _check_start(z0, tol)
+        self._autocast = torch.is_autocast_enabled(z0.device.type)
         self.f = f
         self.solver = solver
         self.tol = tol
@@ -40,7 +42,8 @@ class Iteration:
         """The current iterate z^[step], flat."""
         self.fz = self._evaluate(self.z)
         self.g = self.fz - self.z
-        self.memory: Any = solver.init(self.z, self.g)
+        with _autocast(z0, enabled=False):
+            self.memory: Any = solver.init(self.z, self.g)
 
         batch = len(z0)
         self.status = torch.full((batch,), Status.STEP_LIMIT, dtype=torch.int64, device=z0.device)
@@ -49,6 +52,7 @@ class Iteration:
         self.value = self.z
         """The lowest-residual iterate so far, flat."""
         self.residual = torch.full((batch,), torch.inf, dtype=z0.dtype, device=z0.device)
+        self._first_residual = self.residual
         self.states: list[Float[Tensor, "B D"]] = []
         self.residuals: list[Float[Tensor, " B"]] = []
         self.residual_norms: list[Float[Tensor, " B"]] = []
@@ -64,7 +68,8 @@ class Iteration:
         """Take `steps` steps, or all that remain."""
         remaining = self.solver.max_steps - self.step
         for _ in range(remaining if steps is None else min(steps, remaining)):
-            self._advance_one()
+            with _autocast(self.z, enabled=False):
+                self._advance_one()
         return self
 
     def rebase(self, f: Map) -> Iteration:
@@ -76,13 +81,15 @@ class Iteration:
         self.f = f
         self.fz = self._evaluate(self.z)
         self.g = self.fz - self.z
-        self.memory = self.solver.rebase(self.memory, self.g)
+        with _autocast(self.z, enabled=False):
+            self.memory = self.solver.rebase(self.memory, self.g)
         residual, _, finite = self._measure()
-        again = (self.status == Status.CONVERGED) & finite & ~(residual < self.tol)
+        again = (self.status == Status.CONVERGED) & finite & (residual >= self.tol)
         self.status = torch.where(again, int(Status.STEP_LIMIT), self.status)
         self._active = self._active | again
         self._all_active, self._any_active = torch.stack([self._active.all(), self._active.any()]).tolist()
         self.residual = torch.where(self._active, residual, self.residual)
+        self._first_residual = torch.where(self._active, residual, self._first_residual)
         self.lowest_step = torch.where(self._active, self.step, self.lowest_step)
         self.value = torch.where(self._active[:, None], self.z, self.value)
         return self
@@ -110,7 +117,13 @@ class Iteration:
 
     def _evaluate(self, z: Float[Tensor, "B D"]) -> Float[Tensor, "B D"]:
         self.evaluations += 1
-        fz = self.f(z.reshape(self.shape))
+        version = None if z.is_inference() else z._version
+        with _autocast(z, enabled=self._autocast):
+            fz = self.f(z.reshape(self.shape))
+        if version is not None and z._version != version:
+            raise ValueError("f changes the state it is given in place; it must return a new tensor")
+        if self._autocast:  # the state keeps its precision, f computes in what autocast chooses
+            fz = fz.to(z.dtype)
         if fz.shape != self.shape or fz.dtype != z.dtype:
             raise ValueError(
                 f"f must return what it is given: got shape {tuple(fz.shape)}, {fz.dtype} "
@@ -145,10 +158,11 @@ class Iteration:
         norm = torch.linalg.vector_norm(self.g, dim=1)
         scale = torch.linalg.vector_norm(self.fz, dim=1)
         finite = torch.isfinite(norm) & torch.isfinite(scale)
-        if self.solver.batch_coupled:
-            norm = torch.linalg.vector_norm(norm).expand_as(norm)
-            scale = torch.linalg.vector_norm(scale).expand_as(scale)
-        return (norm if self.solver.criterion == "absolute" else norm / (scale + 1e-9)), norm, finite
+        if self.solver.batch_coupled:  # over the finite rows: a broken sample must not blind the others
+            norm = torch.linalg.vector_norm(torch.where(finite, norm, 0.0)).expand_as(norm)
+            scale = torch.linalg.vector_norm(torch.where(finite, scale, 0.0)).expand_as(scale)
+        residual = norm if self.solver.criterion == "absolute" else norm / (scale + 1e-9)
+        return torch.where(finite, residual, torch.inf), torch.where(finite, norm, torch.inf), finite
 
     def _judge(self) -> None:
         """Update statuses and the lowest-residual iterate with the iterate just reached."""
@@ -161,11 +175,12 @@ class Iteration:
         self.residual_norms.append(norm)
         self.steps = torch.where(active, self.step, self.steps)
 
-        better = active & finite & (residual < self.residual)
+        better = active & (residual < self.residual)
         if self.step == 1:  # a row that is never finite still has a result: its first iterate, as it is
             better = torch.ones_like(better)
-        converged = active & finite & (residual < self.tol)
-        diverged = active & (residual > self.solver.divergence * self.residuals[0])
+            self._first_residual = residual
+        converged = active & (residual < self.tol)
+        diverged = active & (residual > self.solver.divergence * self._first_residual)
         broken = active & ~finite
         status = self.status
         for reached, outcome in (
@@ -198,10 +213,21 @@ def fixed_point(f: Map, z0: Tensor, solver: Solver, *, tol: float = 1e-3, record
     return Iteration(f, z0, solver, tol=tol, record=record).advance().solution()
 
 
+def _autocast(z: Tensor, *, enabled: bool) -> AbstractContextManager[Any]:
+    """Autocast as given; nothing at all where it is so already."""
+    kind = z.device.type
+    return nullcontext() if torch.is_autocast_enabled(kind) == enabled else torch.autocast(kind, enabled=enabled)
+
+
 def _check_start(z0: Tensor, tol: float) -> None:
     if z0.ndim == 0 or z0.numel() == 0:
         raise ValueError(f"z0 must have a batch axis with at least one sample, got shape {tuple(z0.shape)}")
     if not z0.is_floating_point():
         raise TypeError(f"z0 must be floating point, got {z0.dtype}")
+    if z0.dtype in (torch.float16, torch.bfloat16):
+        raise TypeError(
+            f"z0 is {z0.dtype}, too coarse for a fixed point: keep the state in float32 and let f compute in half "
+            "precision under torch.autocast"
+        )
     if not tol >= 0:
         raise ValueError(f"tol must be >= 0, got {tol}")

@@ -24,7 +24,7 @@ class Status(IntEnum):
     DIVERGED = 2
     """The residual rose above `divergence` times its first value; the sample froze there."""
     NON_FINITE = 3
-    """An iterate or f of it is NaN or infinite; the sample froze there, its batch-mates did not notice."""
+    """An iterate or f of it is NaN, infinite, or overflows in norm; the sample froze there, unnoticed by the others."""
 
 
 class NotConvergedError(RuntimeError):

@@ -36,8 +36,8 @@ class Solver(ABC):
     A sample's result then depends on its batch-mates: for comparison with that code only."""
 
     def __post_init__(self) -> None:
-        if self.max_steps < 1:
-            raise ValueError(f"max_steps must be at least 1, got {self.max_steps}")
+        if not isinstance(self.max_steps, int) or self.max_steps < 1:
+            raise ValueError(f"max_steps must be an integer of at least 1, got {self.max_steps}")
         if self.criterion not in ("relative", "absolute"):
             raise ValueError(f"criterion must be 'relative' or 'absolute', got {self.criterion!r}")
         if not self.divergence > 1:

@@ -42,11 +42,11 @@ def _one(name: str, batch: int, rounds: int, peak: float, say: Callable[[str], N
         rounds, lambda: f(z), lambda: slow(z), lambda: [c.run() for c in log.calls]
     )
     say(f"{name}: solve, N = {steps}")
-    # tol = 0: neither side may stop early, so both take all N steps
+    model.tol = 0.0  # neither side may stop early: both take all N steps
     ours_solve, plain_solve, f_beside = best_times(
         rounds,
         lambda: _solve(model, x),
-        lambda: plain.solve(model, plain.CountedDynamics(model, model.encoder(x)), max_steps=steps, tol=0.0),
+        lambda: plain.solve(plain.CountedDynamics(model, model.encoder(x)), max_steps=steps, tol=0.0),
         lambda: f(z),
     )
     return [
@@ -76,5 +76,4 @@ def _one(name: str, batch: int, rounds: int, peak: float, say: Callable[[str], N
 
 def _solve(model: MDEQ, x: torch.Tensor) -> None:
     f, z0 = model.begin(x)
-    model.tol = 0.0
     model.solve(f, z0, record=False)

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import platform
-import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
-
-import robustdeq
 
 
 def best_times(rounds: int, *jobs: Callable[[], Any]) -> list[float]:
@@ -61,46 +55,12 @@ class ConvolutionLog(TorchDispatchMode):
         return result
 
 
-def peak_rate(rounds: int, device: torch.device | str = "cpu") -> float:
+def peak_rate(rounds: int) -> float:
     """Multiply-adds per second of the fastest of a few large, well-shaped convolutions."""
     rates = []
     for channels, size in ((64, 64), (128, 32), (256, 16)):
-        x = torch.randn(16, channels, size, size, device=device).contiguous(memory_format=torch.channels_last)
-        w = torch.randn(channels, channels, 3, 3, device=device).contiguous(memory_format=torch.channels_last)
+        x = torch.randn(16, channels, size, size).contiguous(memory_format=torch.channels_last)
+        w = torch.randn(channels, channels, 3, 3).contiguous(memory_format=torch.channels_last)
         (seconds,) = best_times(rounds, partial(torch.nn.functional.conv2d, x, w, padding=1))
         rates.append(x.numel() * w[0].numel() / seconds)
     return max(rates)
-
-
-def environment() -> dict[str, Any]:
-    """What a timing must be read with."""
-    return {
-        "machine": _processor(),
-        "threads": torch.get_num_threads(),
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "robustdeq": robustdeq.__version__,
-        "commit": _commit(),
-    }
-
-
-def _processor() -> str:
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        for line in info.read_text().splitlines():
-            if line.startswith("model name"):
-                return f"{line.split(':', 1)[1].strip()}, {os.cpu_count()} cores"
-    return f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores"
-
-
-def _commit() -> str | None:
-    """The commit of the source tree this package runs from, with a + if it was changed since."""
-    here = Path(__file__).parent
-    try:
-        run = [
-            subprocess.run(["git", "-C", str(here), *words], capture_output=True, text=True, check=True).stdout.strip()
-            for words in (["rev-parse", "--short", "HEAD"], ["status", "--porcelain", "--untracked-files=no"])
-        ]
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return run[0] + ("+" if run[1] else "")

@@ -1,0 +1,60 @@
+"""`robustdeq train`: train a model by a recipe."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from robustdeq.recipes import merge, parse_config, read_recipe
+from robustdeq.training.trainer import Interrupted, Trainer
+from robustdeq.training.trainer import Progress as Report
+
+
+def run(
+    *, recipe: str, out: Path, data_root: Path | None = None, device: str = "auto", overrides: dict[str, Any]
+) -> int:
+    """Train a model by a recipe; the same command goes on where an earlier one stopped.
+
+    Args:
+        recipe: A name that `robustdeq recipes` lists, or a YAML file.
+        out: Folder of the run: weights in out/best and out/last, metrics.csv, run.json, TensorBoard logs.
+        data_root: Where the data are (cifar10: the folder that holds cifar-10-batches-py or the official archive).
+        device: auto, cpu, cuda, mps.
+        overrides: Fields of the recipe to change.
+    """
+    config = parse_config(merge(read_recipe(recipe), overrides))
+    console = Console(quiet=os.environ.get("RANK", "0") != "0")
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console) as bar:
+        task = bar.add_task("preparing", total=None)
+
+        def report(now: Report) -> None:
+            validation = "" if now.robust is None else f"  val {now.clean:.1%} / pgd {now.robust:.1%}"
+            bar.update(
+                task,
+                description=f"loss {now.loss:.3f}{validation}  {now.rate:.0f} img/s",
+                completed=now.step,
+                total=now.total,
+            )
+
+        trainer = Trainer(config, out, data_root=data_root, device=device, report=report)
+        try:
+            best = trainer.fit()
+        except Interrupted as stop:
+            console.print(str(stop))
+            return stop.code
+    clean, robust = trainer.last_validation or (float("nan"), float("nan"))
+    console.print(
+        f"{best}: best PGD accuracy on held-out images {trainer.best:.1%} (last: clean {clean:.1%}, PGD {robust:.1%})"
+    )
+    return 0

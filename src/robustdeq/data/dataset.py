@@ -1,0 +1,80 @@
+"""Data sets by name."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from robustdeq.data.cifar10 import load_cifar10
+from robustdeq.data.digits import load_digits
+from robustdeq.data.folder import load_folder
+from robustdeq.data.images import Images, Splits
+
+_LOADERS: dict[str, Callable[..., Splits]] = {"cifar10": load_cifar10, "digits": load_digits, "folder": load_folder}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Dataset:
+    """Images to learn from, to choose checkpoints and settings by, and to report on."""
+
+    name: str
+    train: Images
+    validation: Images
+    """Held out of the official training set; what is chosen by looking at images is chosen by these."""
+    test: Images
+
+    def __post_init__(self) -> None:
+        for part in ("validation", "test"):
+            images: Images = getattr(self, part)
+            if images.pixels.shape[1:] != self.train.pixels.shape[1:] or images.classes != self.train.classes:
+                raise ValueError(f"the {part} images differ from the training images in shape or classes")
+
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        """(C, H, W)."""
+        channels, height, width = self.train.pixels.shape[1:]
+        return channels, height, width
+
+    @property
+    def num_classes(self) -> int:
+        """How many classes there are."""
+        return len(self.train.classes)
+
+    def to(self, device: torch.device | str) -> Dataset:
+        """The same data on another device."""
+        return replace(
+            self, train=self.train.to(device), validation=self.validation.to(device), test=self.test.to(device)
+        )
+
+
+def load_dataset(name: str, root: str | Path | None = None, *, held_out: int | None = None, **options: Any) -> Dataset:
+    """A data set in memory: "cifar10", "digits" (embedded) or "folder" (your own images).
+
+    Args:
+        name: Which.
+        root: Where the files are, for those that have files; see `load_cifar10` and `load_folder`.
+        held_out: How many training images become validation images; the data set's own default if not given.
+        options: Further options of the data set, e.g. size=32 for "folder".
+    """
+    loader = _LOADERS.get(name)
+    if loader is None:
+        raise ValueError(f"unknown data set {name!r}{_suggest(name, list(_LOADERS))}")
+    known = [option for option in inspect.signature(loader).parameters if option != "root"]
+    for option in options:
+        if option not in known:
+            raise TypeError(f"{name} has no option {option!r}{_suggest(option, known)}")
+    if held_out is not None:
+        options["held_out"] = held_out
+    train, validation, test = loader(root, **options)
+    return Dataset(name=name, train=train, validation=validation, test=test)
+
+
+def _suggest(word: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(word, known, n=3)
+    return f"; did you mean {' or '.join(map(repr, close))}?" if close else f"; known are {', '.join(sorted(known))}"

@@ -1,0 +1,144 @@
+"""Images of your own: root/{train,validation,test}/<class>/<image>."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+from PIL import Image, ImageOps
+
+from robustdeq.data.errors import DataError, DataNotFoundError
+from robustdeq.data.images import Images, Splits
+from robustdeq.data.split import check_held_out, stratified_split
+
+SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"})
+SEED = 0
+
+
+def load_folder(
+    root: str | Path | None = None,
+    *,
+    held_out: int | None = None,
+    size: int | tuple[int, int] | None = None,
+    channels: Literal[1, 3] = 3,
+) -> Splits:
+    """Images from root/train/<class>/ and root/test/<class>/; the classes are train's folders, sorted by name.
+
+    Within each part the images are in a fixed random order, so that the first hundred are not all of one class.
+
+    Args:
+        root: The folder.
+        held_out: Validation images, taken from each class of train in proportion, always the same ones; a tenth if
+            not given. With a folder root/validation that one is used, and this must not be given.
+        size: Height and width to resize to (a number for both); without it all images must have the same size.
+        channels: 3 for RGB, 1 for greyscale; images are converted, transparency is dropped.
+    """
+    if root is None:
+        raise ValueError('the "folder" data set needs root: the folder that holds train/ and test/')
+    if channels not in (1, 3):
+        raise ValueError(f"channels must be 1 or 3, got {channels}")
+    wanted = (size, size) if isinstance(size, int) else size
+    if wanted is not None and min(wanted) < 1:
+        raise ValueError(f"size must be positive, got {size}")
+    folder = Path(root)
+    classes = _classes(folder, "train")
+    files = {part: _files(folder, part, classes) for part in ("train", "test")}
+    own = (folder / "validation").is_dir()
+    if own:
+        files["validation"] = _files(folder, "validation", classes)
+        if held_out is not None:
+            raise ValueError(f"{folder} has its own validation images: held_out={held_out} would not be used")
+    wanted = _size(files["train"][0][0]) if wanted is None else wanted
+    resize = size is not None
+    parts = {part: _read(found, classes, wanted, channels, resize=resize) for part, found in files.items()}
+    if own:
+        return parts["train"], parts["validation"], parts["test"]
+    train = parts["train"]
+    count = max(1, len(train) // 10) if held_out is None else held_out
+    check_held_out(count, len(train))
+    kept, chosen = stratified_split(train.labels, count, seed=SEED)
+    return train.subset(kept), train.subset(chosen), parts["test"]
+
+
+def _classes(root: Path, part: str) -> tuple[str, ...]:
+    folder = root / part
+    names = [p.name for p in folder.iterdir() if p.is_dir() and _visible(p)] if folder.is_dir() else []
+    if not names:
+        raise DataNotFoundError(
+            f"no images at {folder}: expected one folder per class in {root / 'train'} and {root / 'test'}, "
+            f"such as {root / 'train' / 'cat' / '1.png'}"
+        )
+    return tuple(sorted(names))
+
+
+def _files(root: Path, part: str, classes: tuple[str, ...]) -> list[tuple[Path, int]]:
+    """A part's files and labels, in a fixed random order."""
+    unknown = sorted(set(_classes(root, part)) - set(classes))
+    if unknown:
+        raise DataError(f"{root / part} has classes that {root / 'train'} does not have: {', '.join(unknown)}")
+    found: list[tuple[Path, int]] = []
+    for label, name in enumerate(classes):
+        folder = root / part / name
+        images = sorted(p for p in folder.glob("*") if p.suffix.lower() in SUFFIXES and _visible(p))
+        if not images and folder.is_dir():
+            raise DataNotFoundError(f"{folder} holds no images ({' '.join(sorted(SUFFIXES))})")
+        found += [(path, label) for path in images]
+    order = torch.randperm(len(found), generator=torch.Generator().manual_seed(SEED))
+    return [found[i] for i in order.tolist()]
+
+
+def _read(
+    files: list[tuple[Path, int]], classes: tuple[str, ...], size: tuple[int, int], channels: int, *, resize: bool
+) -> Images:
+    pixels = np.empty((len(files), *size, channels), dtype=np.uint8)
+    for row, (path, _) in zip(pixels, files, strict=True):
+        with _opened(path) as image:
+            height, width = image.height, image.width
+            plain = _convert(image, channels, path)
+        if resize:
+            plain = plain.resize((size[1], size[0]), Image.Resampling.BILINEAR)
+        elif (height, width) != size:
+            raise DataError(
+                f"{path} is {height}x{width}, others are {size[0]}x{size[1]}: give size=... to resize all of them"
+            )
+        row[:] = np.asarray(plain).reshape(*size, channels)
+    labels = torch.tensor([label for _, label in files], dtype=torch.int64)
+    return Images(
+        pixels=torch.from_numpy(pixels).permute(0, 3, 1, 2).contiguous(),
+        labels=labels,
+        classes=classes,
+    )
+
+
+def _size(path: Path) -> tuple[int, int]:
+    with _opened(path) as image:
+        return image.height, image.width
+
+
+def _opened(path: Path) -> Image.Image:
+    """The image as a viewer shows it, decoded."""
+    try:
+        with Image.open(path) as image:
+            image.load()
+            return ImageOps.exif_transpose(image)
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        raise DataError(f"{path} cannot be read as an image ({error}): replace or remove it") from error
+
+
+def _convert(image: Image.Image, channels: int, path: Path) -> Image.Image:
+    if image.mode.startswith("I"):  # 16 bits; Pillow's own conversion would clip them at 255
+        values = np.asarray(image).astype(np.int64)
+        if values.min() < 0 or values.max() > 65535:
+            raise DataError(f"{path} has pixels of more than 16 bits: convert it to 8")
+        image = Image.fromarray(np.rint(values / 257).astype(np.uint8))
+    if image.mode == "F":
+        raise DataError(f"{path} has floating-point pixels of unknown range: convert it to 8 bits")
+    if image.mode == "P":
+        image = image.convert("RGBA")  # keeps Pillow from warning about palettes with transparency
+    return image.convert("L" if channels == 1 else "RGB")
+
+
+def _visible(path: Path) -> bool:
+    return not path.name.startswith(".")

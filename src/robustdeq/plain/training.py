@@ -1,0 +1,126 @@
+"""A training step as METHOD.md section 3 reads: nothing is reused, graphs are kept for parameters, textbook Broyden."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from robustdeq.models import MDEQ
+from robustdeq.plain.mdeq import CountedDynamics, unroll
+from robustdeq.plain.solver import broyden
+from robustdeq.training import Draws
+
+
+def forward(
+    model: MDEQ, x: Tensor, draws: Draws, name: str, *, random: str | None, max_steps: int = 8
+) -> tuple[Tensor, CountedDynamics, Tensor]:
+    """Logits through 1 + 5 damped applications of f from the chosen state; with f and that state.
+
+    `random` is None (all steps, lowest-residual iterate), "paper" (z^[t]) or "released" (the lowest of the first t).
+    """
+    u = model.encoder(x)
+    masks = model.dynamics.draw_masks(u, draws.own_generator(f"dropout.{name}"))
+    f = CountedDynamics(model, u, masks)
+    steps = max_steps if random is None else draws.integer(f"depth.{name}", 1, max_steps)
+    with torch.no_grad():
+        solution = broyden(f, f.zero(), max_steps=steps)
+    z = solution.states[-1] if random == "paper" else solution.value
+    return model.head(f.split(unroll(f, z, 5, 0.5))), f, z
+
+
+def jacobian_penalty(f: CountedDynamics, z: Tensor, draws: Draws, name: str) -> Tensor:
+    """Mean over two probes of ||v^T J||^2 / numel(z)."""
+    z = z.detach().requires_grad_()
+    terms = []
+    for k in range(2):
+        (vj,) = torch.autograd.grad(f(z), z, draws.normal(f"probe.{name}.{k}", z), create_graph=True)
+        terms.append((vj**2).sum() / z.numel())
+    return (terms[0] + terms[1]) / 2
+
+
+def kl(logits: Tensor, reference: Tensor) -> Tensor:
+    """KL(softmax(reference) || softmax(logits)), summed over classes, mean over images."""
+    p = F.softmax(reference, dim=1)
+    return (p * (F.log_softmax(reference, dim=1) - F.log_softmax(logits, dim=1))).sum(1).mean()
+
+
+def pgd_at_images(
+    model: MDEQ, x: Tensor, y: Tensor, draws: Draws, *, eps: float, steps: int, step_size: float, random: str | None
+) -> Tensor:
+    """Uniform start, sign steps up the cross-entropy, in eval mode."""
+    training = model.training
+    model.eval()
+    offset = draws.per_image(
+        "start", x, lambda like, g: (2 * torch.rand(like.shape, dtype=like.dtype, generator=g) - 1) * eps
+    )
+    x_adv = (x + offset).clamp(0, 1)
+    for k in range(steps):
+        x_adv = x_adv.detach().requires_grad_()
+        logits, _, _ = forward(model, x_adv, draws, f"attack.{k}", random=random)
+        (gradient,) = torch.autograd.grad(F.cross_entropy(logits, y), x_adv)
+        x_adv = x_adv + step_size * gradient.sign()
+        x_adv = torch.min(torch.max(x_adv, x - eps), x + eps).clamp(0, 1)
+    model.train(training)
+    return x_adv.detach()
+
+
+def trades_images(
+    model: MDEQ,
+    x: Tensor,
+    draws: Draws,
+    *,
+    eps: float,
+    steps: int,
+    step_size: float,
+    random: str | None,
+    redrawn: bool = False,
+) -> Tensor:
+    """Gaussian start, sign steps up the KL divergence from the clean logits, which are computed at every step."""
+    training = model.training
+    model.eval()
+    x_adv = x + 0.001 * draws.normal("start", x)
+    for k in range(steps):
+        x_adv = x_adv.detach().requires_grad_()
+        name = f"target.{k}" if redrawn and random is not None else "target"
+        clean, _, _ = forward(model, x, draws, name, random=random)
+        adversarial, _, _ = forward(model, x_adv, draws, f"attack.{k}", random=random)
+        (gradient,) = torch.autograd.grad(kl(adversarial, clean), x_adv)
+        x_adv = x_adv + step_size * gradient.sign()
+        x_adv = torch.min(torch.max(x_adv, x - eps), x + eps).clamp(0, 1)
+    model.train(training)
+    return x_adv.detach()
+
+
+def pgd_at_loss(
+    model: MDEQ, x_adv: Tensor, y: Tensor, draws: Draws, *, random: str | None, jacobian: float | None = None
+) -> Tensor:
+    """CE(x_adv), and the penalty if it has a weight."""
+    steps = 8 if jacobian is None else 8 + draws.integer("depth.jitter", -2, 1)
+    logits, f, z = forward(model, x_adv, draws, "loss", random=random, max_steps=steps)
+    loss = F.cross_entropy(logits, y)
+    if jacobian is not None:
+        loss = loss + jacobian * jacobian_penalty(f, z, draws, "loss")
+    return loss
+
+
+def trades_loss(
+    model: MDEQ,
+    x: Tensor,
+    x_adv: Tensor,
+    y: Tensor,
+    draws: Draws,
+    *,
+    random: str | None,
+    beta: float = 6.0,
+    jacobian: float | None = None,
+) -> Tensor:
+    """CE(clean) + beta KL(clean || adversarial), and the penalty of both passes if it has a weight."""
+    steps = 8 if jacobian is None else 8 + draws.integer("depth.jitter", -2, 1)
+    clean, f, z = forward(model, x, draws, "clean", random=random, max_steps=steps)
+    adversarial, f_adv, z_adv = forward(model, x_adv, draws, "adversarial", random=random, max_steps=steps)
+    loss = F.cross_entropy(clean, y) + beta * kl(adversarial, clean)
+    if jacobian is not None:
+        loss = loss + jacobian * jacobian_penalty(f, z, draws, "clean")
+        loss = loss + jacobian * jacobian_penalty(f_adv, z_adv, draws, "adversarial")
+    return loss

@@ -1,0 +1,48 @@
+"""What a run was made with."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+
+def provenance(world_size: int = 1) -> dict[str, Any]:
+    """Versions, commit, hardware."""
+    return {
+        "versions": {
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "robustdeq": version("robustdeq"),
+        },
+        "commit": commit(),
+        "hardware": {"machine": processor(), "threads": torch.get_num_threads(), "processes": world_size},
+    }
+
+
+def processor() -> str:
+    """Name and number of the CPU cores."""
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        for line in info.read_text().splitlines():
+            if line.startswith("model name"):
+                return f"{line.split(':', 1)[1].strip()}, {os.cpu_count()} cores"
+    return f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores"
+
+
+def commit() -> str | None:
+    """The commit of the source tree this package runs from, with a + if it was changed since."""
+    here = str(Path(__file__).parent)
+    try:
+        head, changes = (
+            subprocess.run(["git", "-C", here, *words], capture_output=True, text=True, check=True).stdout.strip()
+            for words in (["rev-parse", "--short", "HEAD"], ["status", "--porcelain", "--untracked-files=no"])
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return head + ("+" if changes else "")

@@ -1,0 +1,52 @@
+"""Every shipped training recipe, as YAML beside this file."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from robustdeq.recipes.parse import parse_config
+from robustdeq.training import TrainConfig
+
+FOLDER = Path(__file__).parent
+
+
+def list_recipes() -> list[str]:
+    """Names for `robustdeq train --recipe`."""
+    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+
+
+def read_recipe(name: str | Path) -> dict[str, Any]:
+    """A shipped recipe by name, or a YAML file, as nested dictionaries; `extends: NAME` starts from another recipe."""
+    path = FOLDER / f"{name}.yaml"
+    if not path.is_file():
+        path = Path(name)
+    if not path.is_file():
+        close = difflib.get_close_matches(str(name), list_recipes(), n=3)
+        hint = f"did you mean {' or '.join(close)}?" if close else "'robustdeq recipes' lists them"
+        raise ValueError(f"no recipe named {name}, and no such file; {hint}")
+    content = yaml.safe_load(path.read_text())
+    if not isinstance(content, dict):
+        raise ValueError(f"{path} is not a recipe: expected a mapping at the top")
+    base = content.pop("extends", None)
+    return content if base is None else merge(read_recipe(base), content)
+
+
+def merge(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """`base` with `changes` on top, section by section."""
+    result = dict(base)
+    for key, value in changes.items():
+        nested = isinstance(value, dict) and isinstance(result.get(key), dict)
+        result[key] = merge(result[key], value) if nested else value
+    return result
+
+
+def load_recipe(name: str | Path) -> TrainConfig:
+    """A recipe as a typed configuration; an unknown or ill-typed field is an error."""
+    return parse_config(read_recipe(name))
+
+
+__all__ = ["list_recipes", "load_recipe", "merge", "parse_config", "read_recipe"]

@@ -1,0 +1,24 @@
+"""Nested dictionaries to a typed configuration."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jsonargparse import ArgumentError, ArgumentParser, set_parsing_settings
+
+from robustdeq.training import TrainConfig
+
+set_parsing_settings(docstring_parse_attribute_docstrings=True)
+
+
+def parse_config(content: dict[str, Any]) -> TrainConfig:
+    """Build the configuration; an unknown or ill-typed field is an error that names it."""
+    parser = ArgumentParser(exit_on_error=False)
+    parser.add_class_arguments(TrainConfig, "config")
+    try:
+        parsed = parser.parse_object({"config": content})
+    except (ArgumentError, ValueError, TypeError) as error:
+        raise ValueError(f"not a training configuration: {error}") from None
+    config: TrainConfig = parser.instantiate_classes(parsed).config
+    config.objective.build()
+    return config

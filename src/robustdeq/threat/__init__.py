@@ -1,0 +1,6 @@
+"""Threat models and losses."""
+
+from robustdeq.threat.balls import L2, Linf, Threat
+from robustdeq.threat.losses import cross_entropy, kl
+
+__all__ = ["L2", "Linf", "Threat", "cross_entropy", "kl"]

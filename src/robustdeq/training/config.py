@@ -1,0 +1,156 @@
+"""The configuration of a training run: typed, every field with its help, read from a recipe and from flags."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, Literal
+
+from robustdeq.threat import Linf
+from robustdeq.training.objectives import PGDAT, TRADES, Objective, Standard
+from robustdeq.training.states import Final, RandomState, StatePolicy
+
+Budget = float | str
+"""A number, or a fraction such as 8/255."""
+
+
+def number(value: Budget) -> float:
+    """The value of a budget."""
+    try:
+        return float(Fraction(value)) if isinstance(value, str) else float(value)
+    except (ValueError, ZeroDivisionError):
+        raise ValueError(f"expected a number or a fraction such as 8/255, got {value!r}") from None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    """What is trained."""
+
+    name: str = "mdeq-tiny"
+    """One of robustdeq.list_models()."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """Options that differ from the named model's own, e.g. {dropout: 0.1}."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataConfig:
+    """What it is trained on."""
+
+    name: Literal["cifar10", "digits", "folder"] = "cifar10"
+    """cifar10, digits (embedded) or folder (your own images)."""
+    held_out: int | None = None
+    """Images of the training set kept for choosing the checkpoint; the data set's own default if not given."""
+    padding: int = 4
+    """Random crop after padding by this many pixels; 0 for none."""
+    flip: bool = True
+    """Random horizontal flip."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObjectiveConfig:
+    """The loss."""
+
+    kind: Literal["standard", "pgdat", "trades"] = "trades"
+    """Cross-entropy on clean images, PGD adversarial training, or TRADES."""
+    eps: Budget = "8/255"
+    """L-infinity radius of the inner attack."""
+    steps: int = 10
+    """Steps of the inner attack."""
+    step_size: Budget = "2/255"
+    """Step size of the inner attack."""
+    beta: float = 6.0
+    """Weight of the KL term of TRADES."""
+    states: Literal["final", "random"] = "final"
+    """The state each training forward reads: the solver's result, or a random intermediate state (Sec. 3.3)."""
+    variant: Literal["paper", "released"] = "paper"
+    """Random states: z^[t] itself, or the lowest-residual iterate of the first t."""
+    clean_target: Literal["once", "redrawn"] = "once"
+    """TRADES with random states: the inner attack's clean target once per batch, or at each step (as released)."""
+
+    def build(self) -> Objective:
+        """The objective."""
+        states: StatePolicy = RandomState(self.variant) if self.states == "random" else Final()
+        if self.kind == "standard":
+            return Standard(states=states)
+        attack: dict[str, Any] = {
+            "threat": Linf(number(self.eps)),
+            "steps": self.steps,
+            "step_size": number(self.step_size),
+        }
+        if self.kind == "pgdat":
+            return PGDAT(states=states, **attack)
+        return TRADES(states=states, beta=self.beta, clean_target=self.clean_target, **attack)
+
+
+@dataclass(frozen=True, kw_only=True)
+class JacobianConfig:
+    """The Jacobian penalty, on a random share of the steps after pretraining."""
+
+    weight: float = 0.0
+    """0 switches it off; the paper: 2.0 for PGD-AT, released TRADES: 0.4."""
+    probability: float = 0.02
+    """Share of the steps that have it."""
+    until_epoch: int = 90
+    """Off from this epoch on."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScheduleConfig:
+    """How long, and how fast: Adam, cosine per step."""
+
+    epochs: int = 10
+    """Passes over the training set, pretraining included."""
+    max_steps: int | None = None
+    """Stop after this many steps, if that is earlier; the cosine still runs over all epochs."""
+    batch_size: int = 96
+    """Images per step over all processes."""
+    lr: float = 1e-3
+    """Peak learning rate."""
+    final_lr: float = 1e-6
+    """Learning rate at the end of the cosine."""
+    warmup_steps: int = 0
+    """Linear warm-up."""
+    weight_decay: float = 0.0
+    """Adam's; the paper reports that 5e-4 ends in NaN."""
+    pretrain_steps: int = 0
+    """First steps on clean images with the weight-tied network of `pretrain_layers` layers."""
+    pretrain_layers: int = 8
+    """Applications of f in that network."""
+    ema: float | None = None
+    """Decay of an exponential moving average of the weights; if given, the average is what is validated and saved."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValidationConfig:
+    """Choosing the checkpoint on held-out images, by PGD accuracy."""
+
+    every: int | None = None
+    """Steps between validations; once per epoch if not given."""
+    images: int | None = None
+    """How many held-out images; all if not given."""
+    steps: int = 10
+    """PGD steps."""
+    batch_size: int = 250
+    """Images per batch."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """A training run."""
+
+    description: str = ""
+    """What this recipe is for, and what it costs."""
+    model: ModelConfig = field(default_factory=ModelConfig)
+    data: DataConfig = field(default_factory=DataConfig)
+    objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
+    jacobian: JacobianConfig = field(default_factory=JacobianConfig)
+    schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
+    validation: ValidationConfig = field(default_factory=ValidationConfig)
+    seed: int = 0
+    """Of everything that is drawn."""
+    precision: Literal["32-true", "bf16-mixed", "16-mixed", "64-true"] = "32-true"
+    """lightning-fabric's precision."""
+    checkpoint_every: int = 100
+    """Steps between checkpoints to resume from."""
+    on_nonfinite: Literal["stop", "rollback"] = "stop"
+    """A non-finite loss: stop with a message, or go back to the last checkpoint and skip the batch."""

@@ -1,0 +1,63 @@
+"""Training logs: metrics as CSV (comparable between runs), TensorBoard (with timings)."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+from typing import Any
+
+from robustdeq.training.checkpoint import replace_file
+
+COLUMNS = (
+    "step",
+    "epoch",
+    "phase",
+    "lr",
+    "loss",
+    "ce",
+    "kl",
+    "jacobian",
+    "train_accuracy",
+    "validation_clean",
+    "validation_pgd",
+)
+
+
+class Log:
+    """Rows of metrics by step; a resumed run drops the rows after its checkpoint and writes them again."""
+
+    def __init__(self, folder: Path, *, resume_step: int) -> None:
+        from torch.utils.tensorboard import SummaryWriter  # slow to import, needed by training only
+
+        self.path = folder / "metrics.csv"
+        rows = [r for r in read_log(folder) if int(r["step"]) <= resume_step]
+        text = io.StringIO(newline="")
+        writer = csv.DictWriter(text, COLUMNS)
+        writer.writeheader()
+        writer.writerows(rows)
+        replace_file(self.path, text.getvalue().encode())
+        self.board = SummaryWriter(str(folder / "tensorboard"), purge_step=resume_step + 1)
+
+    def write(self, row: dict[str, Any], *, rate: float) -> None:
+        """One row, and samples per second, which only TensorBoard keeps."""
+        with open(self.path, "a", newline="") as file:
+            csv.DictWriter(file, COLUMNS).writerow(row)
+        for name, value in row.items():
+            if isinstance(value, float):
+                self.board.add_scalar(name, value, row["step"])
+        self.board.add_scalar("samples_per_second", rate, row["step"])
+
+    def close(self) -> None:
+        """Flush."""
+        self.board.close()
+
+
+def read_log(folder: Path) -> list[dict[str, str]]:
+    """The rows of a run's metrics.csv; a last line that a kill cut short is dropped."""
+    path = folder / "metrics.csv"
+    if not path.exists():
+        return []
+    text = path.read_text()
+    whole = text[: text.rfind("\n") + 1]
+    return list(csv.DictReader(io.StringIO(whole, newline="")))

@@ -1,0 +1,13 @@
+"""Learning rate as a pure function of the step."""
+
+from __future__ import annotations
+
+import math
+
+
+def cosine(step: int, total: int, *, peak: float, final: float, warmup: int = 0) -> float:
+    """Linear warm-up to `peak`, then half a cosine to `final` at the last of `total` steps."""
+    if step < warmup:
+        return peak * (step + 1) / warmup
+    progress = min(1.0, (step - warmup) / max(1, total - warmup))
+    return final + (peak - final) * (1 + math.cos(math.pi * progress)) / 2

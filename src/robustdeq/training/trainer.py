@@ -1,0 +1,390 @@
+"""The training loop: resumable at any step, on one process or many."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any, cast
+
+import torch
+from lightning_fabric import Fabric
+from torch import Tensor, nn
+
+from robustdeq.data import Dataset, Images, RandomCropFlip, batch_at, load_dataset
+from robustdeq.models import DEQ, create_model
+from robustdeq.provenance import provenance
+from robustdeq.threat import Linf
+from robustdeq.training.checkpoint import (
+    TrainingState,
+    difference,
+    load_state,
+    replace_file,
+    save_state,
+)
+from robustdeq.training.config import TrainConfig, number
+from robustdeq.training.draws import Draws
+from robustdeq.training.logs import Log
+from robustdeq.training.objectives import Losses, Objective, Penalty, Standard
+from robustdeq.training.schedule import cosine
+from robustdeq.training.validation import correct_counts
+
+
+class NonFiniteLossError(RuntimeError):
+    """Training met a loss that is NaN or infinite."""
+
+
+class Interrupted(RuntimeError):
+    """Ctrl-C or SIGTERM: the state was saved, the same command goes on."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@dataclass
+class Progress:
+    """What a training shows while it runs."""
+
+    step: int
+    total: int
+    loss: float
+    rate: float
+    """Samples per second."""
+    remaining: float
+    """Seconds."""
+    clean: float | None
+    """Validation accuracy, clean."""
+    robust: float | None
+    """Validation accuracy under PGD."""
+
+
+class TrainStep(nn.Module):
+    """Attack and loss of one step as a single forward, which is what DDP synchronises."""
+
+    def __init__(self, model: nn.Module, objective: Objective, pretrain_layers: int) -> None:
+        super().__init__()
+        self.model = model
+        self.objective = objective
+        self.pretrain_layers = pretrain_layers
+
+    def forward(self, x: Tensor, y: Tensor, draws: Draws, phase: str, penalty: Penalty | None) -> dict[str, Any]:
+        """The loss and its parts."""
+        if phase == "pretrain":
+            losses = self._pretrain(x, y, draws)
+        else:
+            losses = self.objective(self.model, x, y, draws, penalty)
+        return {"total": losses.total, "parts": losses.parts, "logits": losses.logits}
+
+    def _pretrain(self, x: Tensor, y: Tensor, draws: Draws) -> Losses:
+        if not isinstance(self.model, DEQ):
+            return Standard()(self.model, x, y, draws)
+        generator = draws.own_generator("dropout.loss")
+        logits = self.model.truncated(x, layers=self.pretrain_layers, generator=generator)
+        ce = nn.functional.cross_entropy(logits, y)
+        return Losses(total=ce, parts={"ce": ce.detach()}, logits=logits.detach())
+
+
+class Trainer:
+    """One training run in one folder; the same configuration and folder go on where they stopped."""
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        out: Path,
+        *,
+        data_root: str | Path | None = None,
+        device: str = "auto",
+        report: Callable[[Progress], None] | None = None,
+    ) -> None:
+        self.config = config
+        self.out = Path(out)
+        self.report = report or (lambda progress: None)
+        self.fabric = _fabric(device, config.precision)
+        self.rank, self.world_size = self.fabric.global_rank, self.fabric.world_size
+        self.data: Dataset = load_dataset(
+            config.data.name, data_root, **({} if config.data.held_out is None else {"held_out": config.data.held_out})
+        )
+        self.augment = RandomCropFlip(padding=config.data.padding, flip=config.data.flip)
+        self.train_images = self.data.train.to(self.fabric.device)
+        self.validation_images = self._validation_images()
+
+        self.model = self._build_model()
+        self.optimizer: Any = torch.optim.Adam(
+            self.model.parameters(), lr=config.schedule.lr, weight_decay=config.schedule.weight_decay
+        )
+        step = TrainStep(self.model, config.objective.build(), config.schedule.pretrain_layers)
+        self.step_module: Any
+        self.step_module, self.optimizer = self.fabric.setup(step, self.optimizer)
+        self.average = self._new_average()
+
+        self.steps_per_epoch = len(self.data.train) // config.schedule.batch_size
+        if self.steps_per_epoch == 0:
+            raise ValueError(
+                f"batch_size {config.schedule.batch_size} exceeds the {len(self.data.train)} training images"
+            )
+        self.schedule_steps = self.steps_per_epoch * config.schedule.epochs
+        limit = config.schedule.max_steps
+        self.total = self.schedule_steps if limit is None else min(limit, self.schedule_steps)
+        self.step = 0
+        self.best = -1.0
+        self.last_validation: tuple[float, float] | None = None
+        self._signal: int | None = None
+
+    def fit(self) -> Path:
+        """Train to the end; returns the folder of the best checkpoint."""
+        self._begin()
+        log = Log(self.out, resume_step=self.step) if self.rank == 0 else None
+        previous = {s: signal.signal(s, self._remember) for s in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            self._loop(log)
+        finally:
+            for number_, handler in previous.items():
+                signal.signal(number_, handler)
+            if log is not None:
+                log.close()
+        return self.out / "best"
+
+    def _loop(self, log: Log | None) -> None:
+        every = self.config.validation.every or self.steps_per_epoch
+        started, first = time.monotonic(), self.step
+        while self.step < self.total:
+            losses, lr, phase = self._train_step()
+            self.step += 1
+            at_end = self.step == self.total
+            validated = self.step % every == 0 or at_end
+            if validated:
+                self._validate()
+            rate = (self.step - first) * self.config.schedule.batch_size / (time.monotonic() - started)
+            self._write(log, losses, lr, phase, rate, validated)
+            if self.step % self.config.checkpoint_every == 0 or at_end:
+                self._save()
+            self._stop_if_asked()
+
+    def _train_step(self) -> tuple[dict[str, float], float, str]:
+        schedule = self.config.schedule
+        lr = cosine(
+            self.step, self.schedule_steps, peak=schedule.lr, final=schedule.final_lr, warmup=schedule.warmup_steps
+        )
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+        phase = "pretrain" if self.step < schedule.pretrain_steps else "train"
+        draws = Draws(self.config.seed, self.step, self.rank, self.world_size)
+        x, y = self._batch(draws)
+        self.step_module.train()
+        self.optimizer.zero_grad()
+        result = self.step_module(x, y, draws, phase, self._penalty(phase, draws))
+        losses = {"loss": result["total"], **result["parts"]}
+        losses["train_accuracy"] = (result["logits"].argmax(1) == y).float().mean()
+        losses = {k: v.detach() for k, v in losses.items()}
+        values = {k: float(self._reduce(v, "mean")) for k, v in losses.items()}
+        if not math.isfinite(values["loss"]):
+            self._nonfinite(values["loss"])
+            return values, lr, "skipped"
+        self.fabric.backward(result["total"])
+        self.optimizer.step()
+        self._update_average()
+        return values, lr, phase
+
+    def _batch(self, draws: Draws) -> tuple[Tensor, Tensor]:
+        """This rank's rows of the joint batch, augmented; the augmentation is drawn for the joint batch."""
+        indices = batch_at(
+            len(self.train_images), self.config.schedule.batch_size, self.step, seed=self.config.seed
+        ).to(self.fabric.device)
+        joint = self.augment(self.train_images.pixels[indices], draws.generator("augment"))
+        share = len(indices) // self.world_size
+        rows = slice(self.rank * share, (self.rank + 1) * share)
+        dtype = torch.float64 if self.config.precision == "64-true" else torch.float32
+        return joint[rows].to(dtype) / 255, self.train_images.labels[indices][rows]
+
+    def _penalty(self, phase: str, draws: Draws) -> Penalty | None:
+        jacobian = self.config.jacobian
+        on = phase == "train" and jacobian.weight > 0 and self.step // self.steps_per_epoch < jacobian.until_epoch
+        if on and isinstance(self.model, DEQ) and draws.chance("jacobian", jacobian.probability):
+            return Penalty(weight=jacobian.weight)
+        return None
+
+    def _nonfinite(self, loss: float) -> None:
+        state = load_state(self.out)
+        where = f"step {self.step + 1}: the loss is {loss}"
+        good = f"the last good checkpoint is step {state.step} in {self.out}" if state else "there is no checkpoint yet"
+        if self.config.on_nonfinite == "stop" or state is None:
+            raise NonFiniteLossError(
+                f"{where}; {good}. Lower schedule.lr, or set --on_nonfinite rollback to skip the batch and go on"
+            )
+        self._restore(state, keep_step=True)
+
+    def _validate(self) -> None:
+        config = self.config
+        images = self.validation_images
+        share = math.ceil(len(images) / self.world_size)
+        begin = self.rank * share
+        own = images.subset(slice(begin, begin + share))
+        dtype = torch.float64 if config.precision == "64-true" else torch.float32
+        clean, robust = correct_counts(
+            self.evaluated_model(),
+            own.pixels01(dtype=dtype),
+            own.labels,
+            threat=Linf(number(config.objective.eps)),
+            steps=config.validation.steps,
+            step_size=number(config.objective.step_size),
+            seed=config.seed,
+            batch_size=config.validation.batch_size,
+            first=begin,
+        )
+        counts = self._reduce(torch.tensor([clean, robust], dtype=torch.float64), "sum") / len(images)
+        self.last_validation = float(counts[0]), float(counts[1])
+        if self.last_validation[1] > self.best:
+            self.best = self.last_validation[1]
+            self._export("best")
+
+    def evaluated_model(self) -> nn.Module:
+        """The model that is validated and saved: the average if there is one."""
+        return self.model if self.average is None else self.average
+
+    def _write(
+        self, log: Log | None, losses: dict[str, float], lr: float, phase: str, rate: float, validated: bool
+    ) -> None:
+        if log is None:
+            return
+        clean, robust = self.last_validation or (None, None)
+        row: dict[str, Any] = {"step": self.step, "epoch": (self.step - 1) // self.steps_per_epoch, "phase": phase}
+        row |= {"lr": lr, **losses}
+        if validated:
+            row |= {"validation_clean": clean, "validation_pgd": robust}
+        log.write(row, rate=rate)
+        remaining = (self.total - self.step) * self.config.schedule.batch_size / max(rate, 1e-9)
+        self.report(Progress(self.step, self.total, losses["loss"], rate, remaining, clean, robust))
+
+    def _begin(self) -> None:
+        """Resume if there is something to resume; refuse a folder of another configuration."""
+        state = load_state(self.out)
+        wanted = json.loads(json.dumps(asdict(self.config)))
+        if state is not None:
+            lines = difference(state.config, wanted)
+            if lines:
+                raise ValueError(
+                    f"{self.out} holds a run with another configuration; give another --out, or the same options:\n  "
+                    + "\n  ".join(lines)
+                )
+            self._restore(state)
+        elif self.rank == 0:
+            self.out.mkdir(parents=True, exist_ok=True)
+            text = json.dumps({"config": wanted, **provenance(self.world_size)}, indent=2)
+            replace_file(self.out / "run.json", text.encode())
+        self.fabric.barrier()
+
+    def _restore(self, state: TrainingState, *, keep_step: bool = False) -> None:
+        self.model.load_state_dict(state.model)
+        self.optimizer.load_state_dict(state.optimizer)
+        if self.average is not None and state.average is not None:
+            self.average.load_state_dict(state.average)
+        self.best = state.best
+        if not keep_step:
+            self.step = state.step
+
+    def _save(self) -> None:
+        if self.rank == 0:
+            save_state(
+                self.out,
+                TrainingState(
+                    step=self.step,
+                    model=self.model.state_dict(),
+                    optimizer=self.optimizer.state_dict(),
+                    average=None if self.average is None else self.average.state_dict(),
+                    best=self.best,
+                    config=json.loads(json.dumps(asdict(self.config))),
+                ),
+            )
+        self._export("last")
+
+    def _export(self, name: str) -> None:
+        """Weights as a checkpoint folder."""
+        if self.rank == 0:
+            model: Any = self.evaluated_model()
+            clean, robust = self.last_validation or (None, None)
+            model.metadata = {
+                "dataset": self.config.data.name,
+                "eps": number(self.config.objective.eps),
+                "classes": list(self.data.train.classes),
+                "step": self.step,
+                "seed": self.config.seed,
+                "validation_clean": clean,
+                "validation_pgd": robust,
+            }
+            model.save_pretrained(self.out / name)
+        self.fabric.barrier()
+
+    def _reduce(self, value: Tensor, how: str) -> Tensor:
+        """Over all ranks."""
+        return cast("Tensor", self.fabric.all_reduce(value.to(self.fabric.device), reduce_op=how))
+
+    def _remember(self, number_: int, frame: FrameType | None) -> None:
+        self._signal = number_
+
+    def _stop_if_asked(self) -> None:
+        """All ranks stop at the same step."""
+        asked = torch.tensor(self._signal or 0)
+        if self.world_size > 1:
+            asked = self._reduce(asked, "max")
+        if int(asked):
+            self._save()
+            name = signal.Signals(int(asked)).name
+            raise Interrupted(
+                f"{name}: saved at step {self.step} of {self.total}; the same command goes on", 128 + int(asked)
+            )
+
+    def _build_model(self) -> Any:
+        options = dict(self.config.model.options)
+        channels, _, _ = self.data.image_shape
+        options.setdefault("in_channels", channels)
+        options.setdefault("num_classes", self.data.num_classes)
+        with torch.random.fork_rng(devices=[]):
+            torch.random.manual_seed(self.config.seed)
+            model = create_model(self.config.model.name, **options)
+        return model.double() if self.config.precision == "64-true" else model
+
+    def _new_average(self) -> Any:
+        if self.config.schedule.ema is None:
+            return None
+        average = self._build_model().to(self.fabric.device)
+        average.load_state_dict(self.model.state_dict())
+        return average.requires_grad_(False).eval()
+
+    @torch.no_grad()
+    def _update_average(self) -> None:
+        if self.average is None or self.config.schedule.ema is None:
+            return
+        decay = min(self.config.schedule.ema, (self.step + 1) / (self.step + 10))  # a young average forgets faster
+        for (_, mean), value in zip(self.average.state_dict().items(), self.model.state_dict().values(), strict=True):
+            if mean.is_floating_point():
+                mean.lerp_(value.to(mean.dtype), 1 - decay)
+            else:
+                mean.copy_(value)
+
+    def _validation_images(self) -> Images:
+        wanted = self.config.validation.images
+        images = self.data.validation
+        return images.subset(slice(0, wanted)).to(self.fabric.device)
+
+
+def _fabric(device: str, precision: Any) -> Fabric:
+    """Fabric for this process: alone, or one of those that torchrun started."""
+    torchrun = "TORCHELASTIC_RUN_ID" in os.environ
+    world = int(os.environ.get("WORLD_SIZE", "1")) if torchrun else 1
+    local = int(os.environ.get("LOCAL_WORLD_SIZE", "1")) if torchrun else 1
+    fabric = Fabric(
+        accelerator=device,
+        devices=local,
+        num_nodes=max(1, world // local),
+        strategy="ddp" if world > 1 else "auto",
+        precision=precision,
+    )
+    fabric.launch()
+    return fabric

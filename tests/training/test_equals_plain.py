@@ -1,0 +1,82 @@
+"""One training step equals the plain implementation's, which takes the same draws."""
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+import robustdeq as rd
+from robustdeq.plain import training as plain
+from robustdeq.threat import Linf
+from robustdeq.training import PGDAT, TRADES, Draws, Final, Penalty, RandomState
+
+ATTACK = {"threat": Linf(8 / 255), "steps": 3, "step_size": 3 / 255}
+PLAIN_ATTACK = {"eps": 8 / 255, "steps": 3, "step_size": 3 / 255}
+STATES = {None: Final(), "paper": RandomState("paper"), "released": RandomState("released")}
+
+
+@pytest.fixture
+def models():
+    """Two identical models in train mode, with dropout."""
+    torch.manual_seed(0)
+    ours = rd.MDEQ(channels=(4, 8), head_channels=(2, 4), final_channels=8, expansion=2, groups=4, dropout=0.3).double()
+    for p in ours.parameters():
+        p.data += 0.2 * torch.randn(p.shape, dtype=p.dtype)
+    other = rd.MDEQ(
+        channels=(4, 8), head_channels=(2, 4), final_channels=8, expansion=2, groups=4, dropout=0.3
+    ).double()
+    other.load_state_dict(ours.state_dict())
+    return ours.train(), other.train()
+
+
+@pytest.fixture
+def batch():
+    generator = torch.Generator().manual_seed(1)
+    return torch.rand(6, 3, 8, 8, dtype=torch.float64, generator=generator), torch.arange(6) % 3
+
+
+def update(model, loss):
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    optimizer.zero_grad()
+    loss.backward()
+    gradients = [p.grad.clone() for p in model.parameters()]
+    optimizer.step()
+    return gradients
+
+
+def compare(ours, other, our_loss, other_loss):
+    assert_close(our_loss.detach(), other_loss.detach(), rtol=0, atol=1e-8)
+    for a, b in zip(update(ours, our_loss), update(other, other_loss), strict=True):
+        assert_close(a, b, rtol=1e-8, atol=1e-8)
+    for (name, a), b in zip(ours.state_dict().items(), other.state_dict().values(), strict=True):
+        assert_close(a, b, rtol=1e-8, atol=1e-8, msg=lambda m, name=name: f"{name}: {m}")
+
+
+@pytest.mark.parametrize("random", STATES)
+@pytest.mark.parametrize("jacobian", [None, 2.0])
+def test_a_pgd_at_step_equals_plain(models, batch, random, jacobian):
+    ours, other = models
+    x, y = batch
+    draws = Draws(seed=3, step=7)
+    objective = PGDAT(states=STATES[random], **ATTACK)
+    x_adv = objective.perturb(ours, x, y, draws)
+    expected = plain.pgd_at_images(other, x, y, draws, random=random, **PLAIN_ATTACK)
+    assert_close(x_adv, expected, rtol=0, atol=1e-8)
+    penalty = None if jacobian is None else Penalty(weight=jacobian)
+    loss = objective.losses(ours, x, x_adv, y, draws, penalty).total
+    compare(ours, other, loss, plain.pgd_at_loss(other, expected, y, draws, random=random, jacobian=jacobian))
+
+
+@pytest.mark.parametrize("random", STATES)
+@pytest.mark.parametrize("clean_target", ["once", "redrawn"])
+@pytest.mark.parametrize("jacobian", [None, 0.4])
+def test_a_trades_step_equals_plain(models, batch, random, clean_target, jacobian):
+    ours, other = models
+    x, y = batch
+    draws = Draws(seed=4, step=11)
+    objective = TRADES(states=STATES[random], clean_target=clean_target, **ATTACK)
+    x_adv = objective.perturb(ours, x, y, draws)
+    expected = plain.trades_images(other, x, draws, random=random, redrawn=clean_target == "redrawn", **PLAIN_ATTACK)
+    assert_close(x_adv, expected, rtol=0, atol=1e-8)
+    penalty = None if jacobian is None else Penalty(weight=jacobian)
+    loss = objective.losses(ours, x, x_adv, y, draws, penalty).total
+    compare(ours, other, loss, plain.trades_loss(other, x, expected, y, draws, random=random, jacobian=jacobian))
