@@ -40,6 +40,8 @@ class DataConfig:
     """cifar10, digits (embedded) or folder (your own images)."""
     held_out: int | None = None
     """Images of the training set kept for choosing the checkpoint; the data set's own default if not given."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """Options of the data set, e.g. {size: 32} to resize a folder's images."""
     padding: int = 4
     """Random crop after padding by this many pixels; 0 for none."""
     flip: bool = True

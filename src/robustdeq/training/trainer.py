@@ -17,7 +17,7 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
-from robustdeq.data import Dataset, Images, RandomCropFlip, batch_at, load_dataset
+from robustdeq.data import Dataset, Images, RandomCropFlip, batch_at, load_dataset, steps_per_epoch
 from robustdeq.models import DEQ, create_model
 from robustdeq.provenance import provenance
 from robustdeq.threat import Linf
@@ -109,7 +109,7 @@ class Trainer:
         self.fabric = _fabric(device, config.precision)
         self.rank, self.world_size = self.fabric.global_rank, self.fabric.world_size
         self.data: Dataset = load_dataset(
-            config.data.name, data_root, **({} if config.data.held_out is None else {"held_out": config.data.held_out})
+            config.data.name, data_root, held_out=config.data.held_out, **config.data.options
         )
         self.augment = RandomCropFlip(padding=config.data.padding, flip=config.data.flip)
         self.train_images = self.data.train.to(self.fabric.device)
@@ -124,11 +124,7 @@ class Trainer:
         self.step_module, self.optimizer = self.fabric.setup(step, self.optimizer)
         self.average = self._new_average()
 
-        self.steps_per_epoch = len(self.data.train) // config.schedule.batch_size
-        if self.steps_per_epoch == 0:
-            raise ValueError(
-                f"batch_size {config.schedule.batch_size} exceeds the {len(self.data.train)} training images"
-            )
+        self.steps_per_epoch = steps_per_epoch(len(self.data.train), config.schedule.batch_size)
         self.schedule_steps = self.steps_per_epoch * config.schedule.epochs
         limit = config.schedule.max_steps
         self.total = self.schedule_steps if limit is None else min(limit, self.schedule_steps)
@@ -193,15 +189,25 @@ class Trainer:
         return values, lr, phase
 
     def _batch(self, draws: Draws) -> tuple[Tensor, Tensor]:
-        """This rank's rows of the joint batch, augmented; the augmentation is drawn for the joint batch."""
+        """This rank's share of the joint batch, augmented by its share of the joint draw."""
+        batch_size = self.config.schedule.batch_size
         indices = batch_at(
-            len(self.train_images), self.config.schedule.batch_size, self.step, seed=self.config.seed
+            len(self.train_images),
+            batch_size,
+            self.step,
+            seed=self.config.seed,
+            rank=self.rank,
+            world_size=self.world_size,
         ).to(self.fabric.device)
-        joint = self.augment(self.train_images.pixels[indices], draws.generator("augment"))
-        share = len(indices) // self.world_size
-        rows = slice(self.rank * share, (self.rank + 1) * share)
-        dtype = torch.float64 if self.config.precision == "64-true" else torch.float32
-        return joint[rows].to(dtype) / 255, self.train_images.labels[indices][rows]
+        own = slice(self.rank * len(indices), (self.rank + 1) * len(indices))
+        changes = self.augment.draw(batch_size, draws.generator("augment"))[own]
+        pixels = self.augment.apply(self.train_images.pixels[indices], changes)
+        return pixels.to(self.dtype) / 255, self.train_images.labels[indices]
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of images."""
+        return torch.float64 if self.config.precision == "64-true" else torch.float32
 
     def _penalty(self, phase: str, draws: Draws) -> Penalty | None:
         jacobian = self.config.jacobian
@@ -226,10 +232,9 @@ class Trainer:
         share = math.ceil(len(images) / self.world_size)
         begin = self.rank * share
         own = images.subset(slice(begin, begin + share))
-        dtype = torch.float64 if config.precision == "64-true" else torch.float32
         clean, robust = correct_counts(
             self.evaluated_model(),
-            own.pixels01(dtype=dtype),
+            own.pixels01(dtype=self.dtype),
             own.labels,
             threat=Linf(number(config.objective.eps)),
             steps=config.validation.steps,
