@@ -11,9 +11,11 @@ from rich.console import Console
 from rich.table import Table
 
 from robustdeq.cli.benchmarks.core import core
+from robustdeq.cli.benchmarks.train import train
 from robustdeq.provenance import provenance
 
-Subject = Literal["core"]
+SUBJECTS = {"core": core, "train": train}
+Subject = Literal["core", "train"]
 
 
 def run(
@@ -27,7 +29,8 @@ def run(
     """Measure speed on this machine in one run, ours beside `robustdeq.plain`.
 
     Args:
-        subject: What to measure: core (one evaluation of f, an N-step solve).
+        subject: What to measure: core (one evaluation of f, an N-step solve), train (a step of PGD-AT and TRADES, with
+            and without random states).
         models: Models to measure, separated by commas.
         batch: Images per batch; each model's own default if not given.
         rounds: Timed rounds; the least time counts.
@@ -40,7 +43,7 @@ def run(
         console = Console(width=120)  # into a file: the table has no screen to fit
     where = provenance()
     with console.status("starting") as status:
-        records = core(models.split(","), batch, rounds, status.update)
+        records = SUBJECTS[subject](models.split(","), batch, rounds, status.update)
     console.print(_table(records))
     console.print(
         f"{where['hardware']['machine']}, {where['hardware']['threads']} threads, commit {where['commit']}", style="dim"

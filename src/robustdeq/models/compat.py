@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -42,16 +43,16 @@ def rename(key: str) -> str | None:
     return None
 
 
-def load_released(config: Mapping[str, Any], state_dict: Mapping[str, Any]) -> MDEQ:
+def load_released(config: Mapping[str, Any] | str, state_dict: Mapping[str, Any]) -> MDEQ:
     """A released checkpoint as a model that computes what the released evaluation does, in eval mode.
 
     Solver `Broyden(max_steps=F_THRES, batch_coupled=True)`, tolerance 1e-3, gradient `Phantom(9, 0.5)`.
 
     Args:
-        config: The released configuration (MODEL, DEQ), as nested mappings.
+        config: The released configuration (MODEL, DEQ), as nested mappings or as JSON.
         state_dict: Its weights, as tensors or arrays, under the released names.
     """
-    sizes, max_steps = _sizes(config)
+    sizes, max_steps = _sizes(json.loads(config) if isinstance(config, str) else config)
     weights = {k: v if isinstance(v, Tensor) else torch.as_tensor(np.array(v)) for k, v in state_dict.items()}
     prefix = "module."  # DataParallel's
     weights = {k.removeprefix(prefix): v for k, v in weights.items()}

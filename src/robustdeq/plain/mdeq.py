@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 
 import torch
@@ -9,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from robustdeq.models import MDEQ
+from robustdeq.models.blocks import WeightNormConv2d
 from robustdeq.plain.solver import PlainSolution, broyden
 
 
@@ -47,8 +49,8 @@ def evaluate(model: MDEQ, z: list[Tensor], u: Tensor, masks: Sequence[Tensor] | 
     dynamics = model.dynamics
     outs = []
     for i, (block, zi) in enumerate(zip(dynamics.blocks, z, strict=True)):
-        a = F.relu(block.gn1(block.conv1(zi, block.conv1.weight())))
-        b = block.conv2(a, block.conv2.weight())
+        a = F.relu(block.gn1(convolve(block.conv1, zi)))
+        b = convolve(block.conv2, a)
         if masks is not None:
             b = b * masks[i][:, :, None, None]
         if i == 0:
@@ -62,9 +64,19 @@ def evaluate(model: MDEQ, z: list[Tensor], u: Tensor, masks: Sequence[Tensor] | 
                 y = y + F.interpolate(dynamics.up[f"{j}_{i}"](outs[j]), scale_factor=2 ** (j - i), mode="nearest")
             if j < i:
                 y = y + dynamics.down[f"{j}_{i}"](outs[j])
-        conv, norm = dynamics.out_conv[i], dynamics.out_norm[i]
-        results.append(norm(conv(F.relu(y), conv.weight())))
+        results.append(dynamics.out_norm[i](convolve(dynamics.out_conv[i], F.relu(y))))
     return results
+
+
+def convolve(layer: WeightNormConv2d, x: Tensor) -> Tensor:
+    """Convolution with the weight g v / ||v||, made anew at every call."""
+    norm = layer.weight_v.flatten(1).norm(dim=1).reshape(-1, 1, 1, 1)
+    return F.conv2d(x, layer.weight_v * (layer.weight_g / norm), padding=layer.padding)
+
+
+def default_layout(model: MDEQ) -> MDEQ:
+    """A copy whose parameters lie in memory as PyTorch lays them out by default; channels-last is one of our means."""
+    return copy.deepcopy(model).to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
 
 
 def unroll(f: Callable[[Tensor], Tensor], z: Tensor, steps: int, damping: float) -> Tensor:

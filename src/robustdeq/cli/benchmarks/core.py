@@ -29,7 +29,8 @@ def _one(name: str, batch: int, rounds: int, peak: float, say: Callable[[str], N
     generator = torch.Generator().manual_seed(0)
     x = torch.rand(batch, model.config.in_channels, 32, 32, generator=generator)
     f, z0 = model.begin(x)
-    slow = plain.CountedDynamics(model, model.encoder(x))
+    other = plain.default_layout(model)
+    slow = plain.CountedDynamics(other, other.encoder(x).contiguous())
     z = torch.randn(z0.shape, generator=generator)
     steps = model.solver.max_steps
 
@@ -46,7 +47,7 @@ def _one(name: str, batch: int, rounds: int, peak: float, say: Callable[[str], N
     ours_solve, plain_solve, f_beside = best_times(
         rounds,
         lambda: _solve(model, x),
-        lambda: plain.solve(plain.CountedDynamics(model, model.encoder(x)), max_steps=steps, tol=0.0),
+        lambda: plain.solve(plain.CountedDynamics(other, other.encoder(x).contiguous()), max_steps=steps, tol=0.0),
         lambda: f(z),
     )
     return [
