@@ -113,7 +113,9 @@ class DEQ(Pretrained, nn.Module):
         gradient = self.gradient if gradient is None else gradient
         f, z0 = self.begin(x, generator=generator)
         with nullcontext() if gradient.differentiates_solver else torch.no_grad():
-            solution = self.solve(f, z0, max_steps=max_steps, record=record)
+            # the last iterate is read as it is, whatever its residual: evaluating f there would be for nothing
+            judge_last = (readout or self.readout) != "last" or record or gradient.needs_inverse
+            solution = self.solve(f, z0, max_steps=max_steps, record=record, judge_last=judge_last)
         state = self.read(solution, readout)
         y = gradient.connect(f, state)
         return ForwardPass(logits=self.head(f.unpack(y)), y=y, state=state, f=f)
@@ -127,10 +129,18 @@ class DEQ(Pretrained, nn.Module):
             z0 = z0.float()
         return bind(self.dynamics, u, generator=generator), z0
 
-    def solve(self, f: BoundDynamics, z0: Tensor, *, max_steps: int | None = None, record: bool = True) -> Solution:
+    def solve(
+        self,
+        f: BoundDynamics,
+        z0: Tensor,
+        *,
+        max_steps: int | None = None,
+        record: bool = True,
+        judge_last: bool = True,
+    ) -> Solution:
         """Run the model's solver."""
         solver = self.solver if max_steps is None else replace(self.solver, max_steps=max_steps)
-        return fixed_point(f, z0, solver, tol=self.tol, record=record)
+        return fixed_point(f, z0, solver, tol=self.tol, record=record, judge_last=judge_last)
 
     def read(self, solution: Solution, readout: Readout | None = None) -> SolvedState:
         """The state of a solution that the readout chooses."""

@@ -40,6 +40,8 @@ class GradientPolicy(ABC):
 
     differentiates_solver: ClassVar[bool] = False
     """Whether the solve itself must run with grad mode on."""
+    needs_inverse: ClassVar[bool] = False
+    """Whether the solver's inverse estimate at the state is needed."""
 
     @abstractmethod
     def connect(self, f: Map, state: SolvedState) -> State:
@@ -147,6 +149,8 @@ class Neumann(GradientPolicy):
 @dataclass(frozen=True)
 class SharedInverse(GradientPolicy):
     """y = f(z), u = -B^T dL/dy with B the forward solver's own inverse estimate at z (SHINE, Ramzi et al. 2022)."""
+
+    needs_inverse: ClassVar[bool] = True
 
     def connect(self, f: Map, state: SolvedState) -> State:
         """f(z) with the shared inverse attached to its backward pass."""

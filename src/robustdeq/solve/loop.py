@@ -28,13 +28,23 @@ class Iteration:
     is on: `ThroughSolver` uses that.
     """
 
-    def __init__(self, f: Map, z0: Tensor, solver: Solver, *, tol: float = 1e-3, record: bool = True) -> None:
+    def __init__(
+        self,
+        f: Map,
+        z0: Tensor,
+        solver: Solver,
+        *,
+        tol: float = 1e-3,
+        record: bool = True,
+        judge_last: bool = True,
+    ) -> None:
         _check_start(z0, tol)
         self._autocast = torch.is_autocast_enabled(z0.device.type)
         self.f = f
         self.solver = solver
         self.tol = tol
         self.record = record
+        self.judge_last = judge_last
         self.shape = z0.shape
         self.evaluations = 0
         self.step = 0
@@ -142,6 +152,9 @@ class Iteration:
         z, memory = self.solver.propose(self.memory)
         if not self._all_active:
             z = torch.where(self._active[:, None], z, self.z)
+        if self.done and not self.judge_last:
+            self._take_unjudged(z)
+            return
         fz = self._evaluate(z)
         if not self._all_active:
             fz = torch.where(self._active[:, None], fz, self.fz)
@@ -151,6 +164,19 @@ class Iteration:
         if self.record:
             self.states.append(z)
         self._judge()
+
+    def _take_unjudged(self, z: Float[Tensor, "B D"]) -> None:
+        """The last iterate as it is: nobody evaluates f there, so its residual is unknown."""
+        active = self._active
+        if self.step == 1:
+            self.value, self.lowest_step = z, torch.ones_like(self.lowest_step)
+        self.z = z
+        if self.record:
+            self.states.append(z)
+        unknown = torch.full_like(self.residual, torch.nan)
+        for trace in (self.residuals, self.residual_norms):
+            trace.append(torch.where(active, unknown, trace[-1]) if trace else unknown)
+        self.steps = torch.where(active, self.step, self.steps)
 
     @torch.no_grad()
     def _measure(self) -> tuple[Float[Tensor, " B"], Float[Tensor, " B"], Bool[Tensor, " B"]]:
@@ -200,7 +226,9 @@ class Iteration:
         self.value = self.z if all_better else torch.where(better[:, None], self.z, self.value)
 
 
-def fixed_point(f: Map, z0: Tensor, solver: Solver, *, tol: float = 1e-3, record: bool = True) -> Solution:
+def fixed_point(
+    f: Map, z0: Tensor, solver: Solver, *, tol: float = 1e-3, record: bool = True, judge_last: bool = True
+) -> Solution:
     """Solve f(z) = z for every sample of a batch.
 
     Args:
@@ -209,8 +237,10 @@ def fixed_point(f: Map, z0: Tensor, solver: Solver, *, tol: float = 1e-3, record
         solver: `Broyden`, `Anderson` or `Picard`; its `max_steps` is N.
         tol: A sample is converged, and freezes, when its residual falls below this.
         record: Keep the trajectory (N states of memory).
+        judge_last: Evaluate f at the last iterate too. Without, N steps cost N evaluations; the last residual is NaN,
+            and the last iterate is `last` but does not compete for `value`.
     """
-    return Iteration(f, z0, solver, tol=tol, record=record).advance().solution()
+    return Iteration(f, z0, solver, tol=tol, record=record, judge_last=judge_last).advance().solution()
 
 
 def _autocast(z: Tensor, *, enabled: bool) -> AbstractContextManager[Any]:
