@@ -51,10 +51,11 @@ def run(
         try:
             best = trainer.fit()
         except Interrupted as stop:
-            console.print(str(stop))
+            console.print(str(stop), soft_wrap=True)
             return stop.code
     clean, robust = trainer.last_validation or (float("nan"), float("nan"))
     console.print(
-        f"{best}: best PGD accuracy on held-out images {trainer.best:.1%} (last: clean {clean:.1%}, PGD {robust:.1%})"
+        f"{best}: best PGD accuracy on held-out images {trainer.best:.1%} (last: clean {clean:.1%}, PGD {robust:.1%})",
+        soft_wrap=True,
     )
     return 0

@@ -28,7 +28,10 @@ def read_recipe(name: str | Path) -> dict[str, Any]:
         close = difflib.get_close_matches(str(name), list_recipes(), n=3)
         hint = f"did you mean {' or '.join(close)}?" if close else "'robustdeq recipes' lists them"
         raise ValueError(f"no recipe named {name}, and no such file; {hint}")
-    content = yaml.safe_load(path.read_text())
+    try:
+        content = yaml.safe_load(path.read_text())
+    except yaml.YAMLError as error:
+        raise ValueError(f"{path} is not valid YAML: {error}") from None
     if not isinstance(content, dict):
         raise ValueError(f"{path} is not a recipe: expected a mapping at the top")
     base = content.pop("extends", None)

@@ -19,6 +19,6 @@ def parse_config(content: dict[str, Any]) -> TrainConfig:
         parsed = parser.parse_object({"config": content})
     except (ArgumentError, ValueError, TypeError) as error:
         raise ValueError(f"not a training configuration: {error}") from None
-    config: TrainConfig = parser.instantiate_classes(parsed).config
+    config: TrainConfig = parser.instantiate(parsed).config
     config.objective.build()
     return config

@@ -25,6 +25,8 @@ class TrainingState:
     """The moving average of the weights, if there is one."""
     best: float
     """Best validation PGD accuracy so far."""
+    validation: tuple[float, float] | None = None
+    """The last validation's accuracy, clean and under PGD."""
     config: dict[str, Any]
     """The configuration it belongs to."""
 

@@ -22,6 +22,14 @@ def number(value: Budget) -> float:
         raise ValueError(f"expected a number or a fraction such as 8/255, got {value!r}") from None
 
 
+def _at_least(low: int, section: Any, *names: str) -> None:
+    """Refuse what would only fail, or do nothing, in the middle of a run."""
+    for name in names:
+        value = getattr(section, name)
+        if value is not None and value < low:
+            raise ValueError(f"{name} must be >= {low}, got {value}")
+
+
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
     """What is trained."""
@@ -68,6 +76,9 @@ class ObjectiveConfig:
     """Random states: z^[t] itself, or the lowest-residual iterate of the first t."""
     clean_target: Literal["once", "redrawn"] = "once"
     """TRADES with random states: the inner attack's clean target once per batch, or at each step (as released)."""
+
+    def __post_init__(self) -> None:
+        _at_least(0, self, "steps", "beta")
 
     def build(self) -> Objective:
         """The objective."""
@@ -121,6 +132,10 @@ class ScheduleConfig:
     ema: float | None = None
     """Decay of an exponential moving average of the weights; if given, the average is what is validated and saved."""
 
+    def __post_init__(self) -> None:
+        _at_least(1, self, "epochs", "max_steps", "batch_size", "pretrain_layers")
+        _at_least(0, self, "lr", "final_lr", "warmup_steps", "weight_decay", "pretrain_steps")
+
 
 @dataclass(frozen=True, kw_only=True)
 class ValidationConfig:
@@ -132,8 +147,13 @@ class ValidationConfig:
     """How many held-out images; all if not given."""
     steps: int = 10
     """PGD steps."""
+    step_size: Budget | None = None
+    """Of PGD; a quarter of objective.eps if not given."""
     batch_size: int = 250
     """Images per batch."""
+
+    def __post_init__(self) -> None:
+        _at_least(1, self, "every", "images", "batch_size")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,3 +176,7 @@ class TrainConfig:
     """Steps between checkpoints to resume from."""
     on_nonfinite: Literal["stop", "rollback"] = "stop"
     """A non-finite loss: stop with a message, or go back to the last checkpoint and skip the batch."""
+
+    def __post_init__(self) -> None:
+        _at_least(1, self, "checkpoint_every")
+        _at_least(0, self, "seed")

@@ -8,7 +8,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any, cast
@@ -74,8 +74,16 @@ class TrainStep(nn.Module):
         self.objective = objective
         self.pretrain_layers = pretrain_layers
 
-    def forward(self, x: Tensor, y: Tensor, draws: Draws, phase: str, penalty: Penalty | None) -> dict[str, Any]:
-        """The loss and its parts."""
+    def forward(
+        self, x: Tensor, y: Tensor, where: tuple[int, int, int, int], phase: str, jacobian: float | None = None
+    ) -> dict[str, Any]:
+        """The loss and its parts.
+
+        Draws (as the tuple of their fields) and penalty (as its weight) come as plain values: Fabric takes apart what
+        it hands on in other precisions than float32, and refuses frozen dataclasses.
+        """
+        draws = Draws(*where)
+        penalty = None if jacobian is None else Penalty(weight=jacobian)
         if phase == "pretrain":
             losses = self._pretrain(x, y, draws)
         else:
@@ -175,16 +183,21 @@ class Trainer:
         x, y = self._batch(draws)
         self.step_module.train()
         self.optimizer.zero_grad()
-        result = self.step_module(x, y, draws, phase, self._penalty(phase, draws))
+        penalty = self._penalty(phase, draws)
+        result = self.step_module(x, y, astuple(draws), phase, None if penalty is None else penalty.weight)
         losses = {"loss": result["total"], **result["parts"]}
         losses["train_accuracy"] = (result["logits"].argmax(1) == y).float().mean()
-        losses = {k: v.detach() for k, v in losses.items()}
-        values = {k: float(self._reduce(v, "mean")) for k, v in losses.items()}
+        means = self._reduce(torch.stack([v.detach().float() for v in losses.values()]), "mean")
+        values = dict(zip(losses, means.tolist(), strict=True))
         if not math.isfinite(values["loss"]):
-            self._nonfinite(values["loss"])
+            self._nonfinite(f"the loss is {values['loss']}")
             return values, lr, "skipped"
         self.fabric.backward(result["total"])
+        if not self._gradients_are_finite():
+            self._nonfinite(f"the gradient is not finite (the loss is {values['loss']})")
+            return values, lr, "skipped"
         self.optimizer.step()
+        self._share_statistics()
         self._update_average()
         return values, lr, phase
 
@@ -216,15 +229,32 @@ class Trainer:
             return Penalty(weight=jacobian.weight)
         return None
 
-    def _nonfinite(self, loss: float) -> None:
+    def _gradients_are_finite(self) -> bool:
+        """Whether an update would leave the weights finite; the same on all ranks, which share their gradients."""
+        if self.config.precision == "16-mixed":  # its loss scaling meets infinities, and skips those steps itself
+            return True
+        norms = torch._foreach_norm([p.grad for p in self.model.parameters() if p.grad is not None])
+        return bool(torch.stack(norms).isfinite().all())
+
+    @torch.no_grad()
+    def _share_statistics(self) -> None:
+        """Give all ranks the mean of their BatchNorm statistics, so that they validate and average one model."""
+        buffers = [b for b in self.model.buffers() if b.is_floating_point()]
+        if self.world_size == 1 or not buffers:
+            return
+        mean = self._reduce(torch.cat([b.flatten() for b in buffers]), "mean")
+        for buffer, part in zip(buffers, mean.split([b.numel() for b in buffers]), strict=True):
+            buffer.copy_(part.view_as(buffer))
+
+    def _nonfinite(self, what: str) -> None:
         state = load_state(self.out)
-        where = f"step {self.step + 1}: the loss is {loss}"
+        where = f"step {self.step + 1}: {what}"
         good = f"the last good checkpoint is step {state.step} in {self.out}" if state else "there is no checkpoint yet"
         if self.config.on_nonfinite == "stop" or state is None:
             raise NonFiniteLossError(
                 f"{where}; {good}. Lower schedule.lr, or set --on_nonfinite rollback to skip the batch and go on"
             )
-        self._restore(state, keep_step=True)
+        self._restore_weights(state)
 
     def _validate(self) -> None:
         config = self.config
@@ -232,13 +262,14 @@ class Trainer:
         share = math.ceil(len(images) / self.world_size)
         begin = self.rank * share
         own = images.subset(slice(begin, begin + share))
+        eps = number(config.objective.eps)
         clean, robust = correct_counts(
             self.evaluated_model(),
             own.pixels01(dtype=self.dtype),
             own.labels,
-            threat=Linf(number(config.objective.eps)),
+            threat=Linf(eps),
             steps=config.validation.steps,
-            step_size=number(config.objective.step_size),
+            step_size=eps / 4 if config.validation.step_size is None else number(config.validation.step_size),
             seed=config.seed,
             batch_size=config.validation.batch_size,
             first=begin,
@@ -283,16 +314,18 @@ class Trainer:
             self.out.mkdir(parents=True, exist_ok=True)
             text = json.dumps({"config": wanted, **provenance(self.world_size)}, indent=2)
             replace_file(self.out / "run.json", text.encode())
-        self.fabric.barrier()
+        if self._reduce(torch.tensor(self.step), "max") != self._reduce(torch.tensor(self.step), "min"):
+            raise ValueError(f"the processes see different states of the run: {self.out} must be a folder all share")
 
-    def _restore(self, state: TrainingState, *, keep_step: bool = False) -> None:
+    def _restore(self, state: TrainingState) -> None:
+        self._restore_weights(state)
+        self.best, self.step, self.last_validation = state.best, state.step, state.validation
+
+    def _restore_weights(self, state: TrainingState) -> None:
         self.model.load_state_dict(state.model)
         self.optimizer.load_state_dict(state.optimizer)
         if self.average is not None and state.average is not None:
             self.average.load_state_dict(state.average)
-        self.best = state.best
-        if not keep_step:
-            self.step = state.step
 
     def _save(self) -> None:
         if self.rank == 0:
@@ -304,6 +337,7 @@ class Trainer:
                     optimizer=self.optimizer.state_dict(),
                     average=None if self.average is None else self.average.state_dict(),
                     best=self.best,
+                    validation=self.last_validation,
                     config=json.loads(json.dumps(asdict(self.config))),
                 ),
             )
@@ -376,6 +410,8 @@ class Trainer:
     def _validation_images(self) -> Images:
         wanted = self.config.validation.images
         images = self.data.validation
+        if not len(images):
+            raise ValueError("no held-out images to choose the checkpoint by: data.held_out must be >= 1")
         return images.subset(slice(0, wanted)).to(self.fabric.device)
 
 

@@ -1,0 +1,152 @@
+"""Every shipped recipe parses and builds; what a user writes is read the same way, or refused by name."""
+
+import pytest
+import yaml
+
+import robustdeq as rd
+from robustdeq.recipes import list_recipes, load_recipe, merge, parse_config, read_recipe
+from robustdeq.threat import Linf
+from robustdeq.training import PGDAT, TRADES, Final, RandomState, TrainConfig
+
+WANTED = [
+    *(
+        f"cifar10-{size}-{kind}{states}"
+        for size in ("large", "tiny")
+        for kind in ("pgdat", "trades")
+        for states in ("", "-random")
+    ),
+    *(f"cifar10-{model}-{kind}" for model in ("large-resnet18", "tiny-resnet") for kind in ("pgdat", "trades")),
+    *(f"digits-nano-{kind}{states}" for kind in ("pgdat", "trades") for states in ("", "-random")),
+    *(f"cifar10-{size}-trades-jacobian{weight}" for size in ("large", "tiny") for weight in ("0.4", "2.0")),
+]
+
+
+def test_the_recipes_are_the_promised_ones():
+    assert list_recipes() == sorted(WANTED)
+
+
+@pytest.mark.parametrize("name", WANTED)
+def test_a_shipped_recipe_builds_what_its_name_says(name):
+    config = load_recipe(name)
+    objective = config.objective.build()
+    assert type(objective) is (PGDAT if "pgdat" in name else TRADES)
+    assert objective.states == (RandomState("paper") if "random" in name else Final())
+    assert config.data.name == name.split("-")[0]
+    assert config.model.name in rd.list_models()
+    assert ("resnet" in config.model.name) == ("resnet" in name)
+    if "large" not in name:
+        rd.create_model(config.model.name, **config.model.options)
+    if "jacobian" in name:
+        assert config.jacobian.weight == float(name.partition("jacobian")[2])
+
+
+@pytest.mark.parametrize("name", WANTED)
+def test_a_recipe_says_what_it_costs(name):
+    description = load_recipe(name).description
+    assert any(unit in description for unit in ("minute", "hour", "day"))
+    assert ("GPU" in description) == ("large" in name)
+    assert ("random" in description) == ("random" in name)
+
+
+@pytest.mark.parametrize(("kind", "weight"), [("pgdat", 2.0), ("trades", 0.4)])
+def test_the_large_recipes_have_the_paper_s_values(kind, weight):
+    config = load_recipe(f"cifar10-large-{kind}")
+    objective, schedule = config.objective.build(), config.schedule
+    assert (objective.threat, objective.steps, objective.step_size) == (Linf(8 / 255), 10, 2 / 255)
+    assert (schedule.epochs, schedule.batch_size, schedule.pretrain_steps) == (210, 96, 16000)
+    assert (schedule.lr, schedule.final_lr, schedule.weight_decay, schedule.warmup_steps) == (1e-3, 1e-6, 0, 0)
+    assert (config.jacobian.weight, config.jacobian.probability, config.jacobian.until_epoch) == (weight, 0.02, 90)
+    assert (config.data.padding, config.data.flip) == (4, True)
+    assert config.model.name == "mdeq-large"
+    if kind == "trades":
+        assert objective.beta == 6.0
+
+
+@pytest.mark.parametrize("name", ["digits-nano-trades", "cifar10-tiny-pgdat", "cifar10-large-trades"])
+def test_a_random_recipe_differs_from_its_base_in_the_states_alone(name):
+    base, random = read_recipe(name), read_recipe(f"{name}-random")
+    assert random["description"] != base["description"]
+    assert merge(base, {"description": random["description"], "objective": {"states": "random"}}) == random
+
+
+@pytest.mark.parametrize(
+    ("content", "field"),
+    [
+        ({"sched": {"lr": 0.1}}, "sched"),
+        ({"schedule": {"learning_rate": 0.1}}, "learning_rate"),
+        ({"schedule": {"lr": "fast"}}, "lr"),
+        ({"objective": {"kind": "fgsm"}}, "kind"),
+        ({"schedule": {"epochs": 2.5}}, "epochs"),
+        ({"precision": "8-true"}, "precision"),
+    ],
+)
+def test_an_unknown_or_ill_typed_field_is_an_error_that_names_it(content, field):
+    with pytest.raises(ValueError, match=field):
+        parse_config(content)
+
+
+@pytest.mark.parametrize(
+    ("content", "field"),
+    [
+        ({"schedule": {"epochs": 0}}, "epochs"),
+        ({"schedule": {"batch_size": 0}}, "batch_size"),
+        ({"checkpoint_every": 0}, "checkpoint_every"),
+        ({"validation": {"images": 0}}, "images"),
+        ({"objective": {"steps": -1}}, "steps"),
+        ({"objective": {"eps": "8/0"}}, "8/0"),
+        ({"objective": {"eps": "wide"}}, "wide"),
+        ({"objective": {"eps": -0.1}}, "eps"),
+        ({"seed": -1}, "seed"),
+    ],
+)
+def test_a_value_that_makes_no_sense_is_refused_before_anything_runs(content, field):
+    with pytest.raises(ValueError, match=field):
+        parse_config(content)
+
+
+@pytest.mark.parametrize(("written", "value"), [("8/255", 8 / 255), (0.1, 0.1), (1, 1.0), ("0.1", 0.1), ("1e-2", 0.01)])
+def test_budgets_may_be_fractions(written, value):
+    objective = parse_config({"objective": {"eps": written, "step_size": written}}).objective.build()
+    assert objective.threat.eps == value
+    assert objective.step_size == value
+
+
+def test_nothing_given_is_the_default_configuration():
+    assert parse_config({}) == TrainConfig()
+
+
+def test_merging_goes_section_by_section_and_leaves_its_arguments_alone():
+    base = {"a": {"b": 1, "c": 2}, "d": 3}
+    assert merge(base, {"a": {"c": 4}, "e": {"f": 5}}) == {"a": {"b": 1, "c": 4}, "d": 3, "e": {"f": 5}}
+    assert base == {"a": {"b": 1, "c": 2}, "d": 3}
+
+
+def test_a_user_s_own_file_may_extend_a_shipped_recipe(tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text("extends: digits-nano-trades-random\nschedule: {lr: 1e-3}\nmodel: {options: {dropout: 0.1}}\n")
+    config, base = load_recipe(file), load_recipe("digits-nano-trades-random")
+    assert config.schedule.lr == 1e-3
+    assert config.schedule.epochs == base.schedule.epochs
+    assert config.objective == base.objective
+    assert config.model.options == {"dropout": 0.1}
+    assert load_recipe(str(file)) == config
+
+
+def test_a_user_s_own_file_may_stand_alone(tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text(yaml.safe_dump({"data": {"name": "digits"}, "model": {"name": "mdeq-nano"}}))
+    assert load_recipe(file).schedule == TrainConfig().schedule
+
+
+@pytest.mark.parametrize("text", ["- a\n- list\n", "", "a: [1,\n"])
+def test_a_file_that_is_no_recipe_is_refused_with_its_path(tmp_path, text):
+    file = tmp_path / "mine.yaml"
+    file.write_text(text)
+    with pytest.raises(ValueError, match=r"mine\.yaml"):
+        read_recipe(file)
+
+
+def test_an_unknown_name_is_refused_with_a_suggestion():
+    with pytest.raises(ValueError, match="did you mean digits-nano-trades") as error:
+        read_recipe("digit-nano-trades")
+    assert "\n" not in str(error.value)

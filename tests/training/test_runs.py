@@ -1,0 +1,229 @@
+"""A training run's folder: resuming, refusing, what is written."""
+
+import errno
+import json
+import os
+
+import pytest
+import torch
+
+import robustdeq as rd
+from robustdeq.training.checkpoint import TrainingState, difference, load_state, save_state
+from robustdeq.training.logs import Log, read_log
+from robustdeq.training.trainer import Trainer
+from tests.training.runs import assert_same_run, config
+
+
+def train(out, changes=None, **options):
+    trainer = Trainer(config(changes), out, device="cpu", **options)
+    trainer.fit()
+    return trainer
+
+
+@pytest.fixture
+def stopped(monkeypatch):
+    """Make training stop as if killed, after this many further steps."""
+
+    def stop_after(steps):
+        original = Trainer._train_step
+        done = []
+
+        def limited(self):
+            if len(done) == steps:
+                raise KeyboardInterrupt
+            done.append(self.step)
+            return original(self)
+
+        monkeypatch.setattr(Trainer, "_train_step", limited)
+        return done
+
+    yield stop_after
+    monkeypatch.undo()
+
+
+@pytest.mark.parametrize("changes", [{}, {"schedule": {"ema": 0.9}, "precision": "64-true"}], ids=["plain", "ema"])
+def test_an_interrupted_run_goes_on_as_if_it_had_not_been(tmp_path, monkeypatch, stopped, changes):
+    train(tmp_path / "straight", changes)
+    stopped(3)  # one step after the checkpoint: its row must be dropped and written again
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path / "killed", changes)
+    assert [row["step"] for row in read_log(tmp_path / "killed")] == ["1", "2", "3"]
+    monkeypatch.undo()
+    train(tmp_path / "killed", changes)
+    assert_same_run(tmp_path / "straight", tmp_path / "killed")
+
+
+def test_the_same_command_on_a_finished_run_does_nothing(tmp_path, stopped):
+    first = train(tmp_path)
+    files = [tmp_path / name for name in ("state.pt", "metrics.csv", "run.json", "last/model.safetensors")]
+    before = [(f.read_bytes(), f.stat().st_mtime_ns) for f in files if f.name != "metrics.csv"]
+    metrics = (tmp_path / "metrics.csv").read_bytes()
+    stopped(0)
+    again = train(tmp_path)
+    assert before == [(f.read_bytes(), f.stat().st_mtime_ns) for f in files if f.name != "metrics.csv"]
+    assert metrics == (tmp_path / "metrics.csv").read_bytes()
+    assert again.last_validation == first.last_validation
+    assert again.best == first.best
+
+
+def test_a_changed_configuration_is_refused_and_the_difference_shown(tmp_path):
+    train(tmp_path, {"schedule": {"max_steps": 2}})
+    state = (tmp_path / "state.pt").read_bytes()
+    with pytest.raises(ValueError, match="another configuration") as error:
+        train(tmp_path, {"schedule": {"max_steps": 2, "lr": 0.02}, "objective": {"kind": "pgdat"}})
+    message = str(error.value)
+    assert str(tmp_path) in message
+    assert "objective.kind: 'trades' in the run, 'pgdat' asked for" in message
+    assert "schedule.lr: " in message
+    assert "0.02 asked for" in message
+    assert "seed" not in message
+    assert (tmp_path / "state.pt").read_bytes() == state
+
+
+def test_the_difference_of_configurations_names_nested_fields():
+    assert difference({"a": {"b": 1, "c": 2}, "d": 3}, {"a": {"b": 1, "c": 4}, "e": None}) == [
+        "a.c: 2 in the run, 4 asked for",
+        "d: 3 in the run, None asked for",
+    ]
+
+
+def test_a_run_says_what_it_was_made_with(tmp_path):
+    train(tmp_path, {"seed": 5, "schedule": {"max_steps": 1}})
+    run = json.loads((tmp_path / "run.json").read_text())
+    assert run["config"]["seed"] == 5
+    assert run["config"]["schedule"]["max_steps"] == 1
+    assert run["config"]["objective"]["states"] == "random"
+    assert run["versions"].keys() >= {"python", "torch", "robustdeq"}
+    assert {"commit", "hardware"} <= run.keys()
+
+
+def test_a_run_writes_metrics_checkpoints_and_tensorboard(tmp_path):
+    reports = []
+    trainer = train(tmp_path, report=reports.append)
+    rows = read_log(tmp_path)
+    assert [row["step"] for row in rows] == ["1", "2", "3", "4"]
+    assert [row["phase"] for row in rows] == ["pretrain", "train", "train", "train"]
+    assert [row["validation_pgd"] != "" for row in rows] == [False, True, False, True]
+    assert list((tmp_path / "tensorboard").iterdir())
+    assert [r.step for r in reports] == [1, 2, 3, 4]
+    assert reports[-1].remaining == 0
+    assert reports[-1].rate > 0
+    last = rd.load(tmp_path / "last")
+    assert all(torch.equal(a, b) for a, b in zip(last.parameters(), trainer.model.parameters(), strict=True))
+    assert last.metadata["dataset"] == "digits"
+    assert last.metadata["eps"] == trainer.config.objective.build().threat.eps
+    assert last.metadata["step"] == 4
+    assert (last.metadata["validation_clean"], last.metadata["validation_pgd"]) == trainer.last_validation
+
+
+def test_the_average_is_what_is_saved_if_there_is_one(tmp_path):
+    trainer = train(tmp_path, {"schedule": {"ema": 0.5, "max_steps": 2}})
+    last = rd.load(tmp_path / "last")
+    for saved, average, own in zip(
+        last.parameters(), trainer.average.parameters(), trainer.model.parameters(), strict=True
+    ):
+        assert torch.equal(saved, average)
+        assert not own.requires_grad or not torch.equal(saved, own)
+
+
+def test_the_best_checkpoint_is_the_one_with_the_highest_validation_pgd_accuracy(tmp_path, monkeypatch):
+    scores = iter([3, 9, 5, 9])
+    monkeypatch.setattr("robustdeq.training.trainer.correct_counts", lambda *_, **__: (20, next(scores)))
+    trainer = train(tmp_path, {"validation": {"every": 1}})
+    assert trainer.best == 9 / 20
+    assert rd.load(tmp_path / "best").metadata["step"] == 2
+    assert rd.load(tmp_path / "last").metadata["step"] == 4
+
+
+def test_the_checkpoint_is_chosen_on_held_out_images_and_test_images_are_never_touched(tmp_path, monkeypatch):
+    class Untouchable:
+        def __getattr__(self, name):
+            raise AssertionError(f"training looked at the test images: .{name}")
+
+    trainer = Trainer(config(), tmp_path, device="cpu")
+    object.__setattr__(trainer.data, "test", Untouchable())
+    seen = []
+
+    def counting(model, x, y, **options):
+        seen.append(x)
+        return 0, 0
+
+    monkeypatch.setattr("robustdeq.training.trainer.correct_counts", counting)
+    trainer.fit()
+    held_out = trainer.data.validation.pixels01()
+    assert all(torch.equal(x, held_out[:20]) for x in seen)
+    assert len(seen) == 2
+
+
+def test_validation_does_not_depend_on_batches():
+    from robustdeq.data import load_dataset
+    from robustdeq.threat import Linf
+    from robustdeq.training.validation import correct_counts
+
+    torch.manual_seed(0)
+    model = rd.create_model("mdeq-nano").double()
+    images = load_dataset("digits").validation.subset(slice(0, 12))
+    x, y = images.pixels01(dtype=torch.float64), images.labels
+    attack = {"threat": Linf(0.1), "steps": 2, "step_size": 0.05, "seed": 0}
+    whole = correct_counts(model, x, y, batch_size=12, **attack)
+    parts = [correct_counts(model, x[i : i + 5], y[i : i + 5], batch_size=2, first=i, **attack) for i in (0, 5, 10)]
+    assert whole == tuple(map(sum, zip(*parts, strict=True)))
+    assert model.training
+
+
+def test_a_full_disk_leaves_the_old_state(tmp_path, monkeypatch):
+    state = TrainingState(step=1, model={"w": torch.ones(3)}, optimizer={}, average=None, best=0.5, config={})
+    save_state(tmp_path, state)
+
+    def full(handle):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        save_state(tmp_path, TrainingState(step=2, model={}, optimizer={}, average=None, best=0.5, config={}))
+    assert load_state(tmp_path).step == 1
+    assert [f.name for f in tmp_path.iterdir()] == ["state.pt"]
+
+
+def test_a_damaged_state_is_refused_with_its_path(tmp_path):
+    (tmp_path / "state.pt").write_bytes(b"no state")
+    with pytest.raises(ValueError, match="cannot be read") as error:
+        load_state(tmp_path)
+    assert str(tmp_path / "state.pt") in str(error.value)
+
+
+def test_a_state_file_cannot_execute_code(tmp_path):
+    class Malicious:
+        def __reduce__(self):
+            return os.mkdir, (str(tmp_path / "executed"),)
+
+    torch.save({"step": Malicious()}, tmp_path / "state.pt")
+    with pytest.raises(ValueError, match="cannot be read"):
+        load_state(tmp_path)
+    assert not (tmp_path / "executed").exists()
+
+
+def test_a_resumed_log_drops_later_rows_and_a_line_that_was_cut_short(tmp_path):
+    log = Log(tmp_path, resume_step=0)
+    for step in (1, 2, 3):
+        log.write({"step": step, "loss": 0.5}, rate=1.0)
+    log.close()
+    with open(tmp_path / "metrics.csv", "a") as file:
+        file.write("4,0,tra")
+    assert [row["step"] for row in read_log(tmp_path)] == ["1", "2", "3"]
+    Log(tmp_path, resume_step=2).close()
+    assert [row["step"] for row in read_log(tmp_path)] == ["1", "2"]
+
+
+@pytest.mark.parametrize("precision", ["32-true", "64-true", "bf16-mixed"])
+def test_every_precision_that_a_cpu_has_trains(tmp_path, precision):
+    trainer = train(tmp_path, {"precision": precision, "jacobian": {"weight": 0.4, "probability": 1.0}})
+    dtype = torch.float64 if precision == "64-true" else torch.float32
+    assert {p.dtype for p in trainer.model.parameters()} == {dtype}
+    assert all(float(row["loss"]) < 1000 for row in read_log(tmp_path))
+    assert rd.load(tmp_path / "last").metadata["step"] == 4
+
+
+def test_no_held_out_images_are_refused_before_training(tmp_path):
+    with pytest.raises(ValueError, match="held_out"):
+        Trainer(config({"data": {"held_out": 0}}), tmp_path, device="cpu")

@@ -1,0 +1,31 @@
+"""Ctrl-C and SIGTERM save first."""
+
+import signal
+
+import pytest
+
+from tests.training.runs import assert_same_run, finish, start, stored_step, wait_for, words
+
+pytestmark = pytest.mark.long
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_saves_the_state_and_the_same_command_goes_on(tmp_path, number, code):
+    straight, stopped = tmp_path / "straight", tmp_path / "stopped"
+    finish(start(words(straight)))
+
+    process = start(words(stopped, "--checkpoint_every=5"))
+    wait_for(lambda: (stopped / "metrics.csv").exists() and rows(stopped) >= 6, process)
+    process.send_signal(number)
+    output = finish(process, code=code)
+    step = stored_step(stopped)
+    assert 6 <= step < 20
+    assert rows(stopped) == step  # nothing that was done is lost
+    assert f"{number.name}: saved at step {step} of 20" in output
+    finish(start(words(stopped)))
+
+    assert_same_run(straight, stopped)
+
+
+def rows(out):
+    return (out / "metrics.csv").read_text().count("\n") - 1
