@@ -41,3 +41,9 @@ def test_kl_of_a_certain_prediction_is_finite():
     sure = torch.tensor([[1e4, 0.0, 0.0]])
     assert torch.equal(kl(sure, sure), torch.zeros(1))
     assert kl(torch.zeros(1, 3), sure).isfinite().all()
+
+
+def test_half_precision_logits_are_compared_in_float32():
+    logits = torch.randn(4, 5).bfloat16()
+    assert kl(logits, logits).dtype == torch.float32
+    assert cross_entropy(logits, torch.zeros(4, dtype=torch.int64)).dtype == torch.float32

@@ -78,3 +78,20 @@ def test_a_learning_rate_that_explodes_stops_the_run(tmp_path):
         ).fit()
     saved = tmp_path / "state.pt"
     assert not saved.exists() or all(v.isfinite().all() for v in torch.load(saved, weights_only=True)["model"].values())
+
+
+def test_a_run_that_only_skips_is_given_up(tmp_path, monkeypatch):
+    original = TRADES.losses
+
+    def poisoned(self, model, x, x_adv, y, draws, penalty=None):
+        losses = original(self, model, x, x_adv, y, draws, penalty)
+        if draws.step >= 2:
+            object.__setattr__(losses, "total", losses.total * math.nan)
+        return losses
+
+    monkeypatch.setattr(TRADES, "losses", poisoned)
+    trainer = Trainer(
+        config({"on_nonfinite": "rollback", "schedule": {"max_steps": 20, "epochs": 50}}), tmp_path, device="cpu"
+    )
+    with pytest.raises(NonFiniteLossError, match="after 10 batches skipped"):
+        trainer.fit()

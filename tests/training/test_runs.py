@@ -11,7 +11,7 @@ import robustdeq as rd
 from robustdeq.training.checkpoint import TrainingState, difference, load_state, save_state
 from robustdeq.training.logs import Log, read_log
 from robustdeq.training.trainer import Trainer
-from tests.training.runs import assert_same_run, config
+from tests.training.runs import assert_same_run, config, stored_step
 
 
 def train(out, changes=None, **options):
@@ -227,3 +227,30 @@ def test_every_precision_that_a_cpu_has_trains(tmp_path, precision):
 def test_no_held_out_images_are_refused_before_training(tmp_path):
     with pytest.raises(ValueError, match="held_out"):
         Trainer(config({"data": {"held_out": 0}}), tmp_path, device="cpu")
+
+
+def test_what_does_not_change_a_step_may_change_when_a_run_goes_on(tmp_path):
+    Trainer(config({"schedule": {"max_steps": 2}}), tmp_path, device="cpu").fit()
+    changes = {"schedule": {"max_steps": 3}, "on_nonfinite": "rollback", "description": "other", "checkpoint_every": 1}
+    Trainer(config(changes), tmp_path, device="cpu").fit()
+    assert stored_step(tmp_path) == 3
+
+
+def test_a_checkpoint_says_which_images_were_held_out_and_when_it_was_validated(tmp_path):
+    Trainer(config({"schedule": {"max_steps": 2}}), tmp_path, device="cpu").fit()
+    metadata = rd.load(tmp_path / "last").metadata
+    assert metadata["held_out"] > 0
+    assert metadata["validation_step"] == metadata["step"] == 2
+
+
+@pytest.mark.parametrize("changes", [{"objective": {"states": "random"}}, {"jacobian": {"weight": 1.0}}])
+def test_a_resnet_has_no_states_to_draw_and_no_jacobian_to_penalise(tmp_path, changes):
+    with pytest.raises(ValueError, match="not a DEQ"):
+        Trainer(
+            config(
+                {"model": {"name": "resnet-tiny"}, "jacobian": {"weight": 0.0}, "objective": {"states": "final"}}
+                | changes
+            ),
+            tmp_path,
+            device="cpu",
+        )

@@ -76,12 +76,12 @@ def _absorb(memory: BroydenMemory) -> tuple[LowRankInverse, Float[Tensor, " B"]]
     """B with the waiting step's factor, whose left side is (the old) B g; and its v^T g."""
     inverse, g, step = memory.inverse, memory.g, memory.step
     assert step is not None
-    v = inverse.apply_transposed(step.direction)
+    inverse, u, v = inverse.with_products(step.direction, g)
     denominator = _dot(v, g - step.g)
     usable = torch.isfinite(denominator.reciprocal())
     # the replacement stands inside the reciprocal too: 0 * (d/dx 1/x at 0) would make autograd return nan
     scale = torch.where(usable, -torch.where(usable, denominator, 1.0).reciprocal(), 0.0)
-    return inverse.append(inverse.apply(g), v, scale), _dot(v, g)
+    return inverse.append(u, v, scale), _dot(v, g)
 
 
 def _dot(a: Float[Tensor, "B D"], b: Float[Tensor, "B D"]) -> Float[Tensor, " B"]:

@@ -59,14 +59,33 @@ class LowRankInverse:
             return _combine(x, coefficients, torch.where(counts.mT, self.v, 0.0))
         return _combine(x, coefficients, self.v)
 
+    def with_products(
+        self, x: Float[Tensor, "B D"], y: Float[Tensor, "B D"]
+    ) -> tuple[LowRankInverse, Float[Tensor, "B D"], Float[Tensor, "B D"]]:
+        """B y and B^T x, as the left and right side of a next factor that still lacks its scale.
+
+        Where autograd does not watch, the products are written where the factor will stand: no copy.
+        """
+        if x.requires_grad or y.requires_grad or self.scale.requires_grad:
+            return self, self.apply(y), self.apply_transposed(x)
+        grown = self.with_room()
+        row = slice(self.rank, self.rank + 1)
+        u, v = grown.u_buffer[:, row], grown.v_buffer[:, row]
+        scale = self.scale[:, None]
+        torch.baddbmm(y[:, None], (y[:, None] @ self.v.mT) * scale, self.u, beta=-1, out=u)
+        torch.baddbmm(x[:, None], (x[:, None] @ self.u.mT) * scale, self.v, beta=-1, out=v)
+        return grown, u[:, 0], v[:, 0]
+
     def append(self, u: Float[Tensor, "B D"], v: Float[Tensor, "B D"], scale: Float[Tensor, " B"]) -> LowRankInverse:
         """B + scale u v^T."""
         scales = torch.cat([self.scale, scale[:, None]], 1)
         if u.requires_grad or v.requires_grad:  # autograd needs the old rows untouched: copy instead of writing
             return LowRankInverse(torch.cat([self.u, u[:, None]], 1), torch.cat([self.v, v[:, None]], 1), scales)
         grown = self.with_room()
-        grown.u_buffer[:, self.rank] = u
-        grown.v_buffer[:, self.rank] = v
+        for buffer, row in ((grown.u_buffer, u), (grown.v_buffer, v)):
+            slot = buffer[:, self.rank]
+            if row.data_ptr() != slot.data_ptr():  # `with_products` has put it there already
+                slot.copy_(row)
         return LowRankInverse(grown.u_buffer, grown.v_buffer, scales)
 
     def with_room(self) -> LowRankInverse:

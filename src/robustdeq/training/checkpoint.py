@@ -27,6 +27,8 @@ class TrainingState:
     """Best validation PGD accuracy so far."""
     validation: tuple[float, float] | None = None
     """The last validation's accuracy, clean and under PGD."""
+    validated_at: int | None = None
+    """The step of that validation."""
     config: dict[str, Any]
     """The configuration it belongs to."""
 
@@ -64,11 +66,17 @@ def replace_file(path: Path, content: bytes) -> None:
         aside.unlink(missing_ok=True)
 
 
+FREE = ("description", "checkpoint_every", "on_nonfinite", "schedule.max_steps")
+"""Fields that may change when a run goes on: they do not change what a step computes."""
+
+
 def difference(stored: dict[str, Any], wanted: dict[str, Any], prefix: str = "") -> list[str]:
-    """The entries in which two configurations differ, one line each."""
+    """The entries in which two configurations differ, one line each; a field the stored one does not know is new."""
     lines = []
     for key in sorted(stored.keys() | wanted.keys()):
-        a, b = stored.get(key), wanted.get(key)
+        a, b = stored.get(key, wanted.get(key)), wanted.get(key)
+        if f"{prefix}{key}" in FREE:
+            continue
         if isinstance(a, dict) and isinstance(b, dict):
             lines += difference(a, b, f"{prefix}{key}.")
         elif a != b:

@@ -79,6 +79,9 @@ class ObjectiveConfig:
 
     def __post_init__(self) -> None:
         _at_least(0, self, "steps", "beta")
+        for budget in (self.eps, self.step_size):
+            if not number(budget) >= 0:
+                raise ValueError(f"eps and step_size must be >= 0, got {budget}")
 
     def build(self) -> Objective:
         """The objective."""
@@ -105,6 +108,11 @@ class JacobianConfig:
     """Share of the steps that have it."""
     until_epoch: int = 90
     """Off from this epoch on."""
+
+    def __post_init__(self) -> None:
+        _at_least(0, self, "weight")
+        if not 0 <= self.probability <= 1:
+            raise ValueError(f"probability must lie in [0, 1], got {self.probability}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,6 +142,8 @@ class ScheduleConfig:
 
     def __post_init__(self) -> None:
         _at_least(1, self, "epochs", "max_steps", "batch_size", "pretrain_layers")
+        if self.ema is not None and not 0 <= self.ema < 1:
+            raise ValueError(f"ema must lie in [0, 1), got {self.ema}")
         _at_least(0, self, "lr", "final_lr", "warmup_steps", "weight_decay", "pretrain_steps")
 
 
@@ -153,7 +163,9 @@ class ValidationConfig:
     """Images per batch."""
 
     def __post_init__(self) -> None:
-        _at_least(1, self, "every", "images", "batch_size")
+        _at_least(1, self, "every", "images", "steps", "batch_size")
+        if self.step_size is not None:
+            number(self.step_size)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,7 +182,7 @@ class TrainConfig:
     validation: ValidationConfig = field(default_factory=ValidationConfig)
     seed: int = 0
     """Of everything that is drawn."""
-    precision: Literal["32-true", "bf16-mixed", "16-mixed", "64-true"] = "32-true"
+    precision: Literal["32-true", "bf16-mixed", "64-true"] = "32-true"
     """lightning-fabric's precision."""
     checkpoint_every: int = 100
     """Steps between checkpoints to resume from."""

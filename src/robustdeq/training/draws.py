@@ -16,7 +16,8 @@ class Draws:
 
     So a resumed training draws what the uninterrupted one would have, no generator state is stored, and another
     implementation that asks for the same names gets the same numbers in whatever order it asks. Draws per image are
-    made for the joint batch of all ranks, of which each rank takes its rows: the number of processes does not matter.
+    made for the joint batch of all ranks, of which each rank takes its rows: the number of processes does not matter,
+    except to dropout masks, which every rank draws for itself.
     """
 
     seed: int

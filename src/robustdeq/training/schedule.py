@@ -6,7 +6,7 @@ import math
 
 
 def cosine(step: int, total: int, *, peak: float, final: float, warmup: int = 0) -> float:
-    """Linear warm-up to `peak`, then half a cosine to `final` at the last of `total` steps."""
+    """Linear warm-up to `peak`, then half a cosine that would reach `final` after `total` steps."""
     if step < warmup:
         return peak * (step + 1) / warmup
     progress = min(1.0, (step - warmup) / max(1, total - warmup))

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import asdict, astuple, dataclass
@@ -34,6 +35,9 @@ from robustdeq.training.logs import Log
 from robustdeq.training.objectives import Losses, Objective, Penalty, Standard
 from robustdeq.training.schedule import cosine
 from robustdeq.training.validation import correct_counts
+
+MAX_SKIPPED = 10
+"""Batches in a row that a rollback may skip before the run is given up."""
 
 
 class NonFiniteLossError(RuntimeError):
@@ -139,18 +143,22 @@ class Trainer:
         self.step = 0
         self.best = -1.0
         self.last_validation: tuple[float, float] | None = None
+        self.validated_at: int | None = None
+        self._skipped = 0
         self._signal: int | None = None
+        self._handlers: dict[int, Any] = {}
 
     def fit(self) -> Path:
         """Train to the end; returns the folder of the best checkpoint."""
         self._begin()
         log = Log(self.out, resume_step=self.step) if self.rank == 0 else None
-        previous = {s: signal.signal(s, self._remember) for s in (signal.SIGINT, signal.SIGTERM)}
+        on_main_thread = threading.current_thread() is threading.main_thread()  # elsewhere signals cannot be handled
+        for signum in (signal.SIGINT, signal.SIGTERM) if on_main_thread else ():
+            self._handlers[signum] = signal.signal(signum, self._remember)
         try:
             self._loop(log)
         finally:
-            for number_, handler in previous.items():
-                signal.signal(number_, handler)
+            self._forget_signals()
             if log is not None:
                 log.close()
         return self.out / "best"
@@ -169,7 +177,8 @@ class Trainer:
             self._write(log, losses, lr, phase, rate, validated)
             if self.step % self.config.checkpoint_every == 0 or at_end:
                 self._save()
-            self._stop_if_asked()
+            if not at_end:
+                self._stop_if_asked()
 
     def _train_step(self) -> tuple[dict[str, float], float, str]:
         schedule = self.config.schedule
@@ -196,6 +205,7 @@ class Trainer:
         if not self._gradients_are_finite():
             self._nonfinite(f"the gradient is not finite (the loss is {values['loss']})")
             return values, lr, "skipped"
+        self._skipped = 0
         self.optimizer.step()
         self._share_statistics()
         self._update_average()
@@ -231,8 +241,6 @@ class Trainer:
 
     def _gradients_are_finite(self) -> bool:
         """Whether an update would leave the weights finite; the same on all ranks, which share their gradients."""
-        if self.config.precision == "16-mixed":  # its loss scaling meets infinities, and skips those steps itself
-            return True
         norms = torch._foreach_norm([p.grad for p in self.model.parameters() if p.grad is not None])
         return bool(torch.stack(norms).isfinite().all())
 
@@ -252,8 +260,12 @@ class Trainer:
         good = f"the last good checkpoint is step {state.step} in {self.out}" if state else "there is no checkpoint yet"
         if self.config.on_nonfinite == "stop" or state is None:
             raise NonFiniteLossError(
-                f"{where}; {good}. Lower schedule.lr, or set --on_nonfinite rollback to skip the batch and go on"
+                f"{where}; {good}. The same command with --on_nonfinite rollback skips such batches; "
+                "a lower schedule.lr needs another --out"
             )
+        self._skipped += 1
+        if self._skipped > MAX_SKIPPED:
+            raise NonFiniteLossError(f"{where}, after {MAX_SKIPPED} batches skipped for the same reason; {good}")
         self._restore_weights(state)
 
     def _validate(self) -> None:
@@ -274,8 +286,9 @@ class Trainer:
             batch_size=config.validation.batch_size,
             first=begin,
         )
-        counts = self._reduce(torch.tensor([clean, robust], dtype=torch.float64), "sum") / len(images)
-        self.last_validation = float(counts[0]), float(counts[1])
+        clean, robust = self._reduce(torch.tensor([clean, robust]), "sum").tolist()
+        self.last_validation = clean / len(images), robust / len(images)
+        self.validated_at = self.step
         if self.last_validation[1] > self.best:
             self.best = self.last_validation[1]
             self._export("best")
@@ -301,7 +314,7 @@ class Trainer:
     def _begin(self) -> None:
         """Resume if there is something to resume; refuse a folder of another configuration."""
         state = load_state(self.out)
-        wanted = json.loads(json.dumps(asdict(self.config)))
+        wanted = self._config_as_json()
         if state is not None:
             lines = difference(state.config, wanted)
             if lines:
@@ -319,13 +332,17 @@ class Trainer:
 
     def _restore(self, state: TrainingState) -> None:
         self._restore_weights(state)
-        self.best, self.step, self.last_validation = state.best, state.step, state.validation
+        self.best, self.step = state.best, state.step
+        self.last_validation, self.validated_at = state.validation, state.validated_at
 
     def _restore_weights(self, state: TrainingState) -> None:
         self.model.load_state_dict(state.model)
         self.optimizer.load_state_dict(state.optimizer)
         if self.average is not None and state.average is not None:
             self.average.load_state_dict(state.average)
+
+    def _config_as_json(self) -> dict[str, Any]:
+        return cast("dict[str, Any]", json.loads(json.dumps(asdict(self.config))))
 
     def _save(self) -> None:
         if self.rank == 0:
@@ -338,7 +355,8 @@ class Trainer:
                     average=None if self.average is None else self.average.state_dict(),
                     best=self.best,
                     validation=self.last_validation,
-                    config=json.loads(json.dumps(asdict(self.config))),
+                    validated_at=self.validated_at,
+                    config=self._config_as_json(),
                 ),
             )
         self._export("last")
@@ -352,7 +370,10 @@ class Trainer:
                 "dataset": self.config.data.name,
                 "eps": number(self.config.objective.eps),
                 "classes": list(self.data.train.classes),
+                "held_out": len(self.data.validation),
+                "data_options": self.config.data.options,
                 "step": self.step,
+                "validation_step": self.validated_at,
                 "seed": self.config.seed,
                 "validation_clean": clean,
                 "validation_pgd": robust,
@@ -364,8 +385,15 @@ class Trainer:
         """Over all ranks."""
         return cast("Tensor", self.fabric.all_reduce(value.to(self.fabric.device), reduce_op=how))
 
-    def _remember(self, number_: int, frame: FrameType | None) -> None:
-        self._signal = number_
+    def _remember(self, signum: int, frame: FrameType | None) -> None:
+        """Save at the end of this step; a second signal acts at once, as if we were not here."""
+        self._signal = signum
+        self._forget_signals()
+
+    def _forget_signals(self) -> None:
+        for signum, handler in self._handlers.items():
+            signal.signal(signum, handler)
+        self._handlers = {}
 
     def _stop_if_asked(self) -> None:
         """All ranks stop at the same step."""
@@ -387,6 +415,11 @@ class Trainer:
         with torch.random.fork_rng(devices=[]):
             torch.random.manual_seed(self.config.seed)
             model = create_model(self.config.model.name, **options)
+        if not isinstance(model, DEQ) and (self.config.objective.states == "random" or self.config.jacobian.weight > 0):
+            raise ValueError(
+                f"{self.config.model.name} is not a DEQ: it has no states to draw from and no Jacobian to penalise; "
+                "set objective.states to final and jacobian.weight to 0"
+            )
         return model.double() if self.config.precision == "64-true" else model
 
     def _new_average(self) -> Any:

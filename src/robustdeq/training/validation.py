@@ -22,7 +22,7 @@ def correct_counts(
     batch_size: int,
     first: int = 0,
 ) -> tuple[int, int]:
-    """How many images are classified correctly, clean and under ready-made PGD.
+    """How many images are classified correctly: clean, and both clean and after PGD with the model's own gradient.
 
     The start of image i depends on (seed, first + i), not on batches or ranks.
     """
