@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import signal
 import threading
 import time
@@ -15,11 +14,11 @@ from types import FrameType
 from typing import Any, cast
 
 import torch
-from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from robustdeq.data import Dataset, Images, RandomCropFlip, batch_at, load_dataset, steps_per_epoch
 from robustdeq.models import DEQ, create_model
+from robustdeq.processes import launch
 from robustdeq.provenance import provenance
 from robustdeq.threat import Linf
 from robustdeq.training.checkpoint import (
@@ -118,7 +117,7 @@ class Trainer:
         self.config = config
         self.out = Path(out)
         self.report = report or (lambda progress: None)
-        self.fabric = _fabric(device, config.precision)
+        self.fabric = launch(device, config.precision)
         self.rank, self.world_size = self.fabric.global_rank, self.fabric.world_size
         self.data: Dataset = load_dataset(
             config.data.name, data_root, held_out=config.data.held_out, **config.data.options
@@ -446,19 +445,3 @@ class Trainer:
         if not len(images):
             raise ValueError("no held-out images to choose the checkpoint by: data.held_out must be >= 1")
         return images.subset(slice(0, wanted)).to(self.fabric.device)
-
-
-def _fabric(device: str, precision: Any) -> Fabric:
-    """Fabric for this process: alone, or one of those that torchrun started."""
-    torchrun = "TORCHELASTIC_RUN_ID" in os.environ
-    world = int(os.environ.get("WORLD_SIZE", "1")) if torchrun else 1
-    local = int(os.environ.get("LOCAL_WORLD_SIZE", "1")) if torchrun else 1
-    fabric = Fabric(
-        accelerator=device,
-        devices=local,
-        num_nodes=max(1, world // local),
-        strategy="ddp" if world > 1 else "auto",
-        precision=precision,
-    )
-    fabric.launch()
-    return fabric

@@ -1,0 +1,51 @@
+"""One process, or one of many that torchrun started."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from lightning_fabric import Fabric
+
+
+def launch(device: str, precision: Any = "32-true") -> Fabric:
+    """Fabric for this process: alone, or joined with the others that torchrun started."""
+    torchrun = "TORCHELASTIC_RUN_ID" in os.environ
+    world = int(os.environ.get("WORLD_SIZE", "1")) if torchrun else 1
+    local = int(os.environ.get("LOCAL_WORLD_SIZE", "1")) if torchrun else 1
+    fabric = Fabric(
+        accelerator=device,
+        devices=local,
+        num_nodes=max(1, world // local),
+        strategy="ddp" if world > 1 else "auto",
+        precision=precision,
+    )
+    if world > 1 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+        _join_this_attempt(fabric, world)
+    fabric.launch()
+    return fabric
+
+
+def _join_this_attempt(fabric: Fabric, world: int) -> None:
+    """The process group, met at keys of this attempt.
+
+    torchrun keeps one store over all its restarts. Without a prefix a restarted worker that is early reads the address
+    of a peer that died in the attempt before, and gives up on it.
+    """
+    store = dist.TCPStore(
+        os.environ["MASTER_ADDR"],
+        int(os.environ["MASTER_PORT"]),
+        world,
+        is_master=False,
+    )
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    if fabric.device.type == "cuda":
+        torch.cuda.set_device(fabric.device)
+    dist.init_process_group(
+        "nccl" if fabric.device.type == "cuda" else "gloo",
+        store=dist.PrefixStore(f"attempt {attempt}", store),
+        rank=int(os.environ["RANK"]),
+        world_size=world,
+    )
