@@ -369,6 +369,7 @@ class Trainer:
                 "dataset": self.config.data.name,
                 "eps": number(self.config.objective.eps),
                 "classes": list(self.data.train.classes),
+                "image_shape": list(self.data.image_shape),
                 "held_out": len(self.data.validation),
                 "data_options": self.config.data.options,
                 "step": self.step,
