@@ -1,5 +1,6 @@
 """Train, defend and honestly evaluate adversarially robust deep equilibrium models."""
 
+from robustdeq.defences import EarlyState, EntropyReduction
 from robustdeq.models import (
     DEQ,
     MDEQ,
@@ -33,6 +34,7 @@ from robustdeq.solve import (
     Solver,
     Status,
     ThroughSolver,
+    Unrolled,
     fixed_point,
     jacobian_penalty,
     spectral_radius,
@@ -47,6 +49,8 @@ __all__ = [
     "BoundDynamics",
     "Broyden",
     "CheckpointError",
+    "EarlyState",
+    "EntropyReduction",
     "ForwardPass",
     "GradientPolicy",
     "Implicit",
@@ -66,6 +70,7 @@ __all__ = [
     "Status",
     "ThroughSolver",
     "Trajectory",
+    "Unrolled",
     "compat",
     "create_model",
     "fixed_point",

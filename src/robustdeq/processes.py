@@ -34,7 +34,7 @@ def _join_this_attempt(fabric: Fabric, world: int) -> None:
     torchrun keeps one store over all its restarts. Without a prefix a restarted worker that is early reads the address
     of a peer that died in the attempt before, and gives up on it.
     """
-    store = dist.TCPStore(
+    store = dist.TCPStore(  # type: ignore[attr-defined]
         os.environ["MASTER_ADDR"],
         int(os.environ["MASTER_PORT"]),
         world,
@@ -45,7 +45,7 @@ def _join_this_attempt(fabric: Fabric, world: int) -> None:
         torch.cuda.set_device(fabric.device)
     dist.init_process_group(
         "nccl" if fabric.device.type == "cuda" else "gloo",
-        store=dist.PrefixStore(f"attempt {attempt}", store),
+        store=dist.PrefixStore(f"attempt {attempt}", store),  # type: ignore[attr-defined]
         rank=int(os.environ["RANK"]),
         world_size=world,
     )

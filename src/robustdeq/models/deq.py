@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -12,7 +11,7 @@ from torch import Tensor, nn
 
 from robustdeq.models.checks import check_images
 from robustdeq.models.dynamics import BoundDynamics, bind, initial_state
-from robustdeq.models.predictor import Trajectory
+from robustdeq.models.predictor import DynamicPredictor, Pass
 from robustdeq.models.pretrained import Pretrained
 from robustdeq.solve import Broyden, GradientPolicy, Phantom, Solution, SolvedState, Solver, fixed_point
 
@@ -32,7 +31,7 @@ class ForwardPass:
     """f(.; u) of this pass."""
 
 
-class DEQ(Pretrained, nn.Module):
+class DEQ(Pretrained, DynamicPredictor):
     """encoder + dynamics + head: u = encoder(x), z = f(z; u) solved from z^[0], logits = head(y).
 
     Args:
@@ -162,23 +161,38 @@ class DEQ(Pretrained, nn.Module):
         logits: Tensor = self.head(f.unpack(z))
         return logits
 
-    @torch.no_grad()
-    def trajectory(self, x: Tensor) -> Trajectory:
-        """Every state on x and what the head makes of it, as deployed: in eval mode, whatever the current one."""
-        with evaluating(self):
-            f, z0 = self.begin(x)
-            solution = self.solve(f, z0)
-            assert solution.trajectory is not None
-            logits = torch.stack([self.head(f.unpack(z)) for z in solution.trajectory])
-        return Trajectory(
-            states=solution.trajectory,
-            logits=logits,
-            entropy=entropy(logits),
-            residual=solution.residuals,
-            status=solution.status,
-            steps=solution.steps,
-            lowest_step=solution.lowest_step,
-        )
+    @property
+    def base(self) -> DEQ:
+        """Itself."""
+        return self
+
+    @property
+    def defended(self) -> bool:
+        """It is not."""
+        return False
+
+    @property
+    def steps_read(self) -> int:
+        """All."""
+        return self.solver.max_steps
+
+    @property
+    def reads_residuals(self) -> bool:
+        """To choose the lowest."""
+        return self.readout == "lowest" or self.gradient.needs_inverse
+
+    def walk(self, x: Tensor, *, steps: int | None = None, judge_last: bool = True, measure: bool = False) -> Pass:
+        """The solve on x, recorded."""
+        f, z0 = self.begin(x)
+        solution = self.solve(f, z0, max_steps=steps, judge_last=judge_last)
+        return Pass(x=x, x_read=x, f=f, solution=solution)
+
+    def read_out(self, walked: Pass, *, exact: bool = False) -> Tensor:
+        """The head at what the gradient policy makes of the state that the readout chooses."""
+        f, state = walked.f, self.read(walked.solution)
+        y = self.gradient.advance(f, state.z) if exact else self.gradient.connect(f, state)
+        logits: Tensor = self.head(f.unpack(y))
+        return logits
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """Compile encoder, dynamics and head in place with `torch.compile`; the solver's loop stays as it is."""
@@ -189,21 +203,3 @@ class DEQ(Pretrained, nn.Module):
 def _check_readout(readout: str) -> None:
     if readout not in ("lowest", "last"):
         raise ValueError(f"readout must be 'lowest' or 'last', got {readout!r}")
-
-
-def entropy(logits: Tensor) -> Tensor:
-    """Entropy in nats of softmax(logits), over the last axis."""
-    log_p = logits.log_softmax(-1)
-    return -(log_p.exp() * log_p).sum(-1)
-
-
-@contextmanager
-def evaluating(module: nn.Module) -> Iterator[None]:
-    """Eval mode inside, every submodule's own mode back afterwards."""
-    training = [m for m in module.modules() if m.training]
-    module.eval()
-    try:
-        yield
-    finally:
-        for m in training:
-            m.training = True

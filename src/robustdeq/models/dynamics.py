@@ -12,6 +12,9 @@ from torch import Tensor, nn
 class BoundDynamics(ABC):
     """f(.; u) for one forward pass: the injection is given, whatever is drawn once per pass has been drawn."""
 
+    u: Any
+    """The injection."""
+
     @abstractmethod
     def __call__(self, z: Tensor) -> Tensor:
         """f(z; u)."""

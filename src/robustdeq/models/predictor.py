@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
+
+from robustdeq.models.dynamics import BoundDynamics
+from robustdeq.models.modes import evaluating
+from robustdeq.solve import Solution
+
+if TYPE_CHECKING:
+    from robustdeq.models.deq import DEQ
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -26,6 +35,45 @@ class Trajectory:
     """Solver steps before the sample froze."""
     lowest_step: Int[Tensor, " B"]
     """The step whose residual is lowest: with the default readout, the state that `model(x)` starts from."""
+    inputs: Float[Tensor, "I B *image"] | None = None
+    """A defended pass: the purified images after each intervention."""
+    inner_entropy: Float[Tensor, "I R1 B"] | None = None
+    """A defended pass: H(h(f(z; x^))) before each of the R updates of an intervention, and after the last."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Purification:
+    """What a defence did to the input along a pass."""
+
+    inputs: list[Float[Tensor, "B *image"]]
+    """The purified images after each intervention."""
+    since: list[int]
+    """The first state that each of them acts on."""
+    inner_entropy: list[Float[Tensor, "R1 B"]]
+    """See `Trajectory.inner_entropy`; empty unless asked for."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Pass:
+    """One pass of a predictor along its dynamics, from which logits are read."""
+
+    x: Tensor
+    """The received image."""
+    x_read: Tensor
+    """The image whose dynamics the final readout applies: x, or what a defence made of it."""
+    f: BoundDynamics
+    """f(.; u(x_read))."""
+    solution: Solution
+    """With its trajectory."""
+    purification: Purification | None = None
+
+    def input_at(self, state: int) -> Tensor:
+        """The image in force at z^[state]."""
+        x = self.x
+        if self.purification is not None:
+            for purified, since in zip(self.purification.inputs, self.purification.since, strict=True):
+                x = purified if since <= state else x
+        return x
 
 
 @runtime_checkable
@@ -39,3 +87,82 @@ class Predictor(Protocol):
     def trajectory(self, x: Tensor) -> Trajectory:
         """The pass along the dynamics."""
         ...
+
+
+class DynamicPredictor(nn.Module, ABC):
+    """A predictor whose passes can be looked into: a DEQ, or a defence around one."""
+
+    @property
+    @abstractmethod
+    def base(self) -> DEQ:
+        """The undefended model at the bottom."""
+
+    @property
+    @abstractmethod
+    def defended(self) -> bool:
+        """Whether a pass differs from that of the undefended model."""
+
+    @property
+    @abstractmethod
+    def steps_read(self) -> int:
+        """How many solver steps the deployed logits need."""
+
+    @property
+    @abstractmethod
+    def reads_residuals(self) -> bool:
+        """Whether the deployed logits depend on the residual of the last state."""
+
+    @abstractmethod
+    def walk(self, x: Tensor, *, steps: int | None = None, judge_last: bool = True, measure: bool = False) -> Pass:
+        """The dynamics on x, as deployed and recorded.
+
+        Args:
+            x: Pixels.
+            steps: Stop after this many solver steps.
+            judge_last: Know the residual of the last state too, which costs one more evaluation of f.
+            measure: Measure what only `trajectory` shows.
+        """
+
+    @abstractmethod
+    def read_out(self, walked: Pass, *, exact: bool = False) -> Tensor:
+        """The deployed logits of a pass of at least `steps_read` steps.
+
+        They are differentiable in the injection of `walked.f` as the model's gradient policy says; with `exact`, in the
+        states of the pass too.
+        """
+
+    def predict(self, x: Tensor) -> Tensor:
+        """The deployed logits, by a pass and a readout; what a defence adds to x is a constant to their gradient."""
+        with torch.no_grad():
+            walked = self.walk(x.detach(), steps=self.steps_read, judge_last=self.reads_residuals)
+        if torch.is_grad_enabled() and x.requires_grad:
+            walked = replace(walked, f=self.base.begin(x + (walked.x_read - x).detach())[0])
+        return self.read_out(walked)
+
+    @torch.no_grad()
+    def trajectory(self, x: Tensor) -> Trajectory:
+        """Every state on x and what the head makes of it, as deployed: in eval mode, whatever the current one."""
+        with evaluating(self):
+            walked = self.walk(x, measure=True)
+            states = walked.solution.trajectory
+            assert states is not None
+            logits = torch.stack([self.base.head(walked.f.unpack(z)) for z in states])
+        solution, purification = walked.solution, walked.purification
+        inner = purification.inner_entropy if purification is not None else []
+        return Trajectory(
+            states=states,
+            logits=logits,
+            entropy=entropy(logits),
+            residual=solution.residuals,
+            status=solution.status,
+            steps=solution.steps,
+            lowest_step=solution.lowest_step,
+            inputs=torch.stack(purification.inputs) if purification is not None and purification.inputs else None,
+            inner_entropy=torch.stack(inner) if inner else None,
+        )
+
+
+def entropy(logits: Tensor) -> Tensor:
+    """Entropy in nats of softmax(logits), over the last axis."""
+    log_p = logits.log_softmax(-1)
+    return -(log_p.exp() * log_p).sum(-1)

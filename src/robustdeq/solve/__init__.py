@@ -11,12 +11,14 @@ from robustdeq.solve.gradients import (
     SharedInverse,
     SolvedState,
     ThroughSolver,
+    Unrolled,
     unroll,
 )
 from robustdeq.solve.jacobian import jacobian_penalty, spectral_radius
 from robustdeq.solve.loop import Iteration, fixed_point
 from robustdeq.solve.lowrank import LowRankInverse
 from robustdeq.solve.picard import Picard
+from robustdeq.solve.segment import SegmentBroyden
 from robustdeq.solve.solution import NotConvergedError, Solution, Status
 from robustdeq.solve.solver import Map, Solver
 
@@ -33,12 +35,14 @@ __all__ = [
     "OneStep",
     "Phantom",
     "Picard",
+    "SegmentBroyden",
     "SharedInverse",
     "Solution",
     "SolvedState",
     "Solver",
     "Status",
     "ThroughSolver",
+    "Unrolled",
     "fixed_point",
     "jacobian_penalty",
     "spectral_radius",

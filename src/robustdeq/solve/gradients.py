@@ -47,6 +47,10 @@ class GradientPolicy(ABC):
     def connect(self, f: Map, state: SolvedState) -> State:
         """y, whose autograd history is this policy's gradient."""
 
+    def advance(self, f: Map, z: State) -> State:
+        """The same y as a plain function of z, for exact gradients of what is deployed."""
+        return f(z)
+
 
 def unroll(f: Map, y: State, steps: int, damping: float) -> State:
     """`steps` times y <- (1 - damping) y + damping f(y); damping is the weight of f."""
@@ -67,7 +71,33 @@ class Phantom(GradientPolicy):
 
     def connect(self, f: Map, state: SolvedState) -> State:
         """The unrolled state."""
-        return unroll(f, f(state.z.detach()), self.steps, self.damping)
+        return self.advance(f, state.z.detach())
+
+    def advance(self, f: Map, z: State) -> State:
+        """The unrolled state."""
+        return unroll(f, f(z), self.steps, self.damping)
+
+
+@dataclass(frozen=True)
+class Unrolled(GradientPolicy):
+    """`steps` damped applications of f from the state itself; backprop through all of them (the paper's Eq. unrolled).
+
+    With no step there is no gradient.
+    """
+
+    steps: int = 5
+    damping: float = 0.5
+
+    def __post_init__(self) -> None:
+        _check_series(self.steps, self.damping)
+
+    def connect(self, f: Map, state: SolvedState) -> State:
+        """The unrolled state."""
+        return self.advance(f, state.z.detach())
+
+    def advance(self, f: Map, z: State) -> State:
+        """The unrolled state."""
+        return unroll(f, z, self.steps, self.damping)
 
 
 @dataclass(frozen=True)
@@ -92,6 +122,10 @@ class ThroughSolver(GradientPolicy):
     def connect(self, f: Map, state: SolvedState) -> State:
         """The state itself."""
         return state.z
+
+    def advance(self, f: Map, z: State) -> State:
+        """The state itself."""
+        return z
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ class Iteration:
 
         it = Iteration(f, z0, Broyden(max_steps=8), tol=1e-3)
         it.advance(2)           # z^[1], z^[2]
+        it.peek()               # what z^[3] would be
         it.rebase(another_f)    # the dynamics change; the solver keeps its history
         it.advance()            # the remaining steps
         it.solution()
@@ -81,6 +82,16 @@ class Iteration:
             with _autocast(self.z, enabled=False):
                 self._advance_one()
         return self
+
+    def peek(self) -> Tensor:
+        """The next iterate, without taking the step."""
+        if not self._any_active:
+            return self.z.reshape(self.shape)
+        with _autocast(self.z, enabled=False):
+            z, _ = self.solver.propose(self.memory)
+        if not self._all_active:
+            z = torch.where(self._active[:, None], z, self.z)
+        return z.reshape(self.shape)
 
     def rebase(self, f: Map) -> Iteration:
         """Continue with another f from the current iterate; the solver keeps what it has learnt.

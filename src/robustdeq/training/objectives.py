@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from robustdeq.models.deq import DEQ, evaluating
+from robustdeq.models import DEQ
+from robustdeq.models.modes import attacking
 from robustdeq.solve import jacobian_penalty
 from robustdeq.threat import Linf, Threat, cross_entropy, kl
 from robustdeq.training.draws import Draws
@@ -167,20 +167,6 @@ def climb(
             (gradient,) = torch.autograd.grad(loss(x, step), x)
         x = threat.project(x.detach() + size * threat.ascent(gradient), origin)
     return x.detach()
-
-
-@contextmanager
-def attacking(model: nn.Module) -> Iterator[None]:
-    """Eval mode, and no gradients for parameters: only the input is differentiated."""
-    trainable = [p for p in model.parameters() if p.requires_grad]
-    try:
-        for p in trainable:
-            p.requires_grad_(False)
-        with evaluating(model):
-            yield
-    finally:
-        for p in trainable:
-            p.requires_grad_(True)
 
 
 def _sum(

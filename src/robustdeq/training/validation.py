@@ -5,9 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from robustdeq.models.modes import attacking
 from robustdeq.threat import Threat, cross_entropy
 from robustdeq.training.draws import Draws
-from robustdeq.training.objectives import attacking, climb
+from robustdeq.training.objectives import climb
 
 
 def correct_counts(

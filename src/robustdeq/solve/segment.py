@@ -1,0 +1,91 @@
+"""Broyden's method in segments, as the paper's released defence runs it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from robustdeq.solve.broyden import Broyden
+from robustdeq.solve.lowrank import LowRankInverse
+
+
+@dataclass(frozen=True, eq=False)
+class SegmentMemory:
+    """The factors of a segment, the current point, and the last step, which is no factor yet."""
+
+    first: LowRankInverse
+    """B of the segment's first proposal."""
+    inverse: LowRankInverse
+    """-I and the factors of this segment's steps but the last."""
+    z: Float[Tensor, "B D"]
+    g: Float[Tensor, "B D"]
+    dz: Float[Tensor, "B D"] | None = None
+    dg: Float[Tensor, "B D"] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SegmentBroyden(Broyden):
+    """A segment of a Broyden iteration whose f changed since the segment before.
+
+    The first proposal uses the previous segment's factors, the last of them recomputed with dg' = dg + g_new - g_last,
+    where g_new is the new f's g at the point handed on. Later proposals rebuild B from -I.
+    """
+
+    previous: SegmentMemory | None = field(default=None, repr=False, compare=False)
+    """The memory at the end of the segment before."""
+
+    def init(self, z: Float[Tensor, "B D"], g: Float[Tensor, "B D"]) -> SegmentMemory:  # type: ignore[override]
+        """The handed factors for the first step, none of its own."""
+        identity = LowRankInverse.identity(z, self.max_steps)
+        first = identity if self.previous is None else handed_on(self.previous, g)
+        return SegmentMemory(first, identity, z, g)
+
+    def propose(self, memory: SegmentMemory) -> tuple[Float[Tensor, "B D"], SegmentMemory]:  # type: ignore[override]
+        """z - B g."""
+        if memory.dz is None or memory.dg is None:
+            return memory.z - memory.first.apply(memory.g), memory
+        inverse = _with_secant(memory.inverse, memory.dz, memory.dg)
+        return memory.z - inverse.apply(memory.g), replace(memory, inverse=inverse)
+
+    def observe(  # type: ignore[override]
+        self, memory: SegmentMemory, z: Float[Tensor, "B D"], g: Float[Tensor, "B D"]
+    ) -> SegmentMemory:
+        """The new point. A row that did not move is frozen: its last step is still the one before."""
+        dz, dg, inverse = z - memory.z, g - memory.g, memory.inverse
+        if memory.dz is not None and memory.dg is not None:
+            moved = (dz != 0).any(1)
+            dz, dg = (torch.where(moved[:, None], *pair) for pair in ((dz, memory.dz), (dg, memory.dg)))
+            last = torch.where(moved, inverse.scale[:, -1], 0.0)
+            inverse = replace(inverse, scale=torch.cat([inverse.scale[:, :-1], last[:, None]], 1))
+        return SegmentMemory(memory.first, inverse, z, g, dz, dg)
+
+    def rebase(self, memory: SegmentMemory, g: Float[Tensor, "B D"]) -> SegmentMemory:  # type: ignore[override]
+        """The factors up to this step are kept."""
+        return SegmentMemory(self.inverse(memory), self.inverse(memory), memory.z, g)
+
+    def inverse(self, memory: SegmentMemory) -> LowRankInverse:  # type: ignore[override]
+        """B at the current iterate."""
+        if memory.dz is None or memory.dg is None:
+            return memory.first
+        return _with_secant(memory.inverse, memory.dz, memory.dg)
+
+
+def handed_on(memory: SegmentMemory, g: Float[Tensor, "B D"]) -> LowRankInverse:
+    """The factors of a segment with the last one recomputed for the new f, whose g at the handed point is given."""
+    assert memory.dz is not None
+    assert memory.dg is not None
+    return _with_secant(memory.inverse, memory.dz, memory.dg + g - memory.g)
+
+
+def _with_secant(inverse: LowRankInverse, dz: Float[Tensor, "B D"], dg: Float[Tensor, "B D"]) -> LowRankInverse:
+    """B with the factor v^T = dz^T B, u = (dz - B dg) / (v^T dg), dropped where that is not finite."""
+    v = inverse.apply_transposed(dz)
+    u = dz - inverse.apply(dg)
+    denominator = (v * dg).sum(1)
+    usable = torch.isfinite(denominator.reciprocal()) & torch.isfinite(u).all(1) & torch.isfinite(v).all(1)
+    scale = torch.where(usable, torch.where(usable, denominator, 1.0).reciprocal(), 0.0)
+    u, v = (torch.where(usable[:, None], side, 0.0) for side in (u, v))
+    return inverse.append(u, v, scale)
