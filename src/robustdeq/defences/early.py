@@ -57,6 +57,21 @@ class EarlyState(DynamicPredictor):
         """As the predictor inside."""
         return self.predictor.walk(x, steps=steps, judge_last=judge_last, measure=measure)
 
+    def walk_differentiably(
+        self, x: Tensor, *, steps: int | None = None, judge_last: bool = True, smoothing: float | None = None
+    ) -> Pass:
+        """As the predictor inside."""
+        return self.predictor.walk_differentiably(x, steps=steps, judge_last=judge_last, smoothing=smoothing)
+
+    def undefended(self) -> EarlyState:
+        """The same state of the undefended model."""
+        return EarlyState(self.predictor.undefended(), state=self.state)
+
+    @property
+    def watched(self) -> list[int]:
+        """As the predictor inside."""
+        return self.predictor.watched
+
     def read_out(self, walked: Pass, *, exact: bool = False) -> Tensor:
         """The head at the state."""
         base, f, solution = self.base, walked.f, walked.solution

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from robustdeq.defences.descent import Descent, EntropyDescent
 from robustdeq.defences.flows import kept_history, restarted_history
+from robustdeq.defences.smooth import SmoothDescent
 from robustdeq.defences.switches import Variant, switches_of
 from robustdeq.models import DEQ, BoundDynamics
 from robustdeq.models.modes import attacking
@@ -90,10 +91,14 @@ class EntropyReduction(DynamicPredictor):
         """As the predictor inside."""
         return self.predictor.reads_residuals
 
+    def undefended(self) -> DynamicPredictor:
+        """The predictor inside."""
+        return self.predictor
+
     @property
-    def interventions(self) -> list[int]:
-        """The states t that the defence looks at."""
-        return list(range(self.every, self.base.solver.max_steps + 1, self.every))
+    def watched(self) -> list[int]:
+        """The states t at which it intervenes."""
+        return list(range(self.every, self.base.solver.max_steps + 1, self.every)) or self.base.watched
 
     def forward(self, x: Tensor) -> Tensor:
         """The deployed logits."""
@@ -117,6 +122,13 @@ class EntropyReduction(DynamicPredictor):
         return replace(
             walked, purification=replace(walked.purification, inner_entropy=[torch.stack(t) for t in traces])
         )
+
+    def walk_differentiably(
+        self, x: Tensor, *, steps: int | None = None, judge_last: bool = True, smoothing: float | None = None
+    ) -> Pass:
+        """The defended dynamics, differentiated through the solver and through the inner updates."""
+        with attacking(self), torch.enable_grad():
+            return self.flow(SmoothDescent(self.descent, smoothing))(x, steps=steps, judge_last=judge_last)
 
     def flow(self, descent: Descent) -> Callable[..., Pass]:
         """The dynamics with the given inner loop: a function of x, steps, judge_last and idle."""

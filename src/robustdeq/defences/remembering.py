@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from robustdeq.models import BoundDynamics
@@ -15,10 +16,10 @@ REMEMBERED = 2
 class Remembering(BoundDynamics):
     """f(.; u) that computes the part of f without u once per state, for its last states and all its injections."""
 
-    def __init__(self, inner: BoundDynamics, prepared: list[tuple[Tensor, Any]] | None = None) -> None:
+    def __init__(self, inner: BoundDynamics, prepared: list[tuple[Tensor, bool, Any]] | None = None) -> None:
         self.inner = inner
         self.u = inner.u
-        self._prepared: list[tuple[Tensor, Any]] = [] if prepared is None else prepared
+        self._prepared: list[tuple[Tensor, bool, Any]] = [] if prepared is None else prepared
 
     def __call__(self, z: Tensor) -> Tensor:
         """f(z; u)."""
@@ -26,11 +27,12 @@ class Remembering(BoundDynamics):
 
     def prepare(self, z: Tensor) -> Any:
         """From memory, if z is a state just met."""
-        for known, h in self._prepared:
-            if known.data_ptr() == z.data_ptr() and known.shape == z.shape:
+        watched = torch.is_grad_enabled()  # what was prepared without autograd must not stand in for what needs it
+        for known, as_watched, h in self._prepared:
+            if known.data_ptr() == z.data_ptr() and known.shape == z.shape and as_watched == watched:
                 return h
         h = self.inner.prepare(z)
-        self._prepared.append((z, h))  # holds z, so that its memory is not reused while it is known
+        self._prepared.append((z, watched, h))  # holds z, so that its memory is not reused while it is known
         del self._prepared[:-REMEMBERED]
         return h
 

@@ -187,6 +187,22 @@ class DEQ(Pretrained, DynamicPredictor):
         solution = self.solve(f, z0, max_steps=steps, judge_last=judge_last)
         return Pass(x=x, x_read=x, f=f, solution=solution)
 
+    def walk_differentiably(
+        self, x: Tensor, *, steps: int | None = None, judge_last: bool = True, smoothing: float | None = None
+    ) -> Pass:
+        """The solve on x; nothing in it stops gradients."""
+        with torch.enable_grad():
+            return self.walk(x, steps=steps, judge_last=judge_last)
+
+    def undefended(self) -> DEQ:
+        """Itself."""
+        return self
+
+    @property
+    def watched(self) -> list[int]:
+        """All."""
+        return list(range(1, self.solver.max_steps + 1))
+
     def read_out(self, walked: Pass, *, exact: bool = False) -> Tensor:
         """The head at what the gradient policy makes of the state that the readout chooses."""
         f, state = walked.f, self.read(walked.solution)

@@ -124,6 +124,29 @@ class DynamicPredictor(nn.Module, ABC):
         """
 
     @abstractmethod
+    def walk_differentiably(
+        self, x: Tensor, *, steps: int | None = None, judge_last: bool = True, smoothing: float | None = None
+    ) -> Pass:
+        """The pass with exact gradients: autograd through every solver step.
+
+        Args:
+            x: Pixels.
+            steps: As of `walk`.
+            judge_last: As of `walk`.
+            smoothing: A defence's updates of its input are differentiated with their sign smoothed, in units of their
+                gradients' mean magnitude; None takes what they add to x as constant.
+        """
+
+    @abstractmethod
+    def undefended(self) -> DynamicPredictor:
+        """The same readout without any defence of the input."""
+
+    @property
+    @abstractmethod
+    def watched(self) -> list[int]:
+        """The states that a defence looks at; all of them, if there is none."""
+
+    @abstractmethod
     def read_out(self, walked: Pass, *, exact: bool = False) -> Tensor:
         """The deployed logits of a pass of at least `steps_read` steps.
 

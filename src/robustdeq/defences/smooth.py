@@ -1,0 +1,76 @@
+"""The inner loop of entropy reduction as a differentiable function, for attacks through the defence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from robustdeq.defences.descent import EntropyDescent
+from robustdeq.models import DEQ, BoundDynamics
+from robustdeq.models.modes import attacking
+from robustdeq.models.predictor import entropy
+
+
+@dataclass(frozen=True)
+class SmoothDescent:
+    """The same updates with sign(g) replaced by tanh(g / (smoothing * mean |g|)), the mean of each image a constant.
+
+    The graph of an intervention is not kept: the backward pass computes it again. With `smoothing` None the updates are
+    those of the defence itself, and what they add to x is a constant.
+    """
+
+    descent: EntropyDescent
+    smoothing: float | None = 1.0
+
+    def __call__(self, model: DEQ, f: BoundDynamics, z: Tensor, x: Tensor, x_hat: Tensor) -> Tensor:
+        """The new x^."""
+        if self.smoothing is None:
+            with torch.no_grad():
+                moved = self.descent(model, f, z.detach(), x.detach(), x_hat.detach())
+            return x + (moved - x).detach()
+        result: Tensor = _Recomputed.apply(self, model, f, z, x, x_hat)
+        return result
+
+    def updates(self, model: DEQ, f: BoundDynamics, z: Tensor, x: Tensor, x_hat: Tensor, *, graph: bool) -> Tensor:
+        """The updates; with `graph`, differentiable in z, x and x^."""
+        h = f.prepare(z)
+        low, high = self.descent.bounds(x)
+        for _ in range(self.descent.steps):
+            with torch.enable_grad():
+                point = x_hat if graph else x_hat.detach().requires_grad_()
+                H = entropy(model.head(f.unpack(f.inject(h, model.encoder(point)))))
+                (gradient,) = torch.autograd.grad(H.sum(), point, create_graph=graph)
+            move = self._smoothed(gradient) if self.descent.direction == "sign" else gradient
+            moved = torch.minimum(torch.maximum(x_hat - self.descent.step_size * move, low), high)
+            x_hat = torch.where(torch.isfinite(gradient), moved, x_hat)
+        return x_hat
+
+    def _smoothed(self, gradient: Tensor) -> Tensor:
+        assert self.smoothing is not None
+        scale = gradient.detach().abs().mean(tuple(range(1, gradient.ndim)), keepdim=True)
+        return torch.tanh(gradient / (self.smoothing * scale).clamp_min(torch.finfo(gradient.dtype).tiny))
+
+
+class _Recomputed(torch.autograd.Function):
+    """An intervention whose graph exists only while it is differentiated."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, smooth: SmoothDescent, model: DEQ, f: BoundDynamics, z: Tensor, x: Tensor, x_hat: Tensor
+    ) -> Tensor:
+        ctx.save_for_backward(z, x, x_hat)
+        ctx.parts = smooth, model, f
+        return smooth.updates(model, f, z, x, x_hat, graph=False)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        smooth, model, f = ctx.parts
+        with attacking(model), torch.enable_grad():
+            z, x, x_hat = (t.detach().clone().requires_grad_() for t in ctx.saved_tensors)
+            result = smooth.updates(model, f, z, x, x_hat, graph=True)
+            grads = torch.autograd.grad(result, (z, x, x_hat), grad, allow_unused=True)
+        return None, None, None, *grads
