@@ -1,0 +1,28 @@
+"""Evaluation that can be believed: suites of attacks, a store that survives, metrics from the store alone."""
+
+from robustdeq.evaluation.evaluate import evaluate
+from robustdeq.evaluation.files import DiskFullError
+from robustdeq.evaluation.manifest import OtherStoreError
+from robustdeq.evaluation.metrics import IncompleteError
+from robustdeq.evaluation.runner import Interrupted, Progress
+from robustdeq.evaluation.specs import AttackSpec
+from robustdeq.evaluation.statistics import Difference, Share
+from robustdeq.evaluation.store import Store
+from robustdeq.evaluation.suites import Suite, make_suite
+from robustdeq.evaluation.verdict import Verdict
+
+__all__ = [
+    "AttackSpec",
+    "Difference",
+    "DiskFullError",
+    "IncompleteError",
+    "Interrupted",
+    "OtherStoreError",
+    "Progress",
+    "Share",
+    "Store",
+    "Suite",
+    "Verdict",
+    "evaluate",
+    "make_suite",
+]

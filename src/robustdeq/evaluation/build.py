@@ -1,0 +1,66 @@
+"""Oracles and attacks from their specifications."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from torch import Tensor
+
+from robustdeq import attacks
+from robustdeq.attacks import Attack, Direct, Oracle
+from robustdeq.evaluation.specs import AttackSpec
+from robustdeq.evaluation.subject import Subject
+from robustdeq.models.settings import decode
+from robustdeq.solve import Phantom
+
+READY = Phantom(steps=9, damping=0.5)
+"""METHOD.md's ready-made attack differentiates the final state so."""
+
+_ATTACKS = {"pgd": "PGD", "apgd": "APGD", "square": "Square", "fab": "FAB", "autoattack": "AutoAttack"}
+
+
+def build_attack(spec: AttackSpec, seed: int) -> Attack:
+    """The attack, seeded by (seed, its name)."""
+    try:
+        return getattr(attacks, _ATTACKS[spec.attack])(spec.threat, seed=spec.seed(seed), **spec.options)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"attack {spec.name}: {spec.attack} cannot be made with {dict(spec.options)}: {error}"
+        ) from error
+
+
+def build_oracle(spec: AttackSpec, subject: Subject) -> Oracle:
+    """What the attacker sees of the predictor under attack."""
+    target = subject if spec.on == "deployed" else Subject(subject.undefended or subject.predictor)
+    try:
+        return _oracle(spec.oracle, target.predictor, {k: decode(v) for k, v in spec.oracle_options.items()})
+    except (TypeError, ValueError, AttributeError) as error:
+        raise ValueError(
+            f"attack {spec.name}: oracle {spec.oracle} cannot be made with {dict(spec.oracle_options)}: {error}"
+        ) from error
+
+
+def _oracle(kind: str, predictor: Callable[[Tensor], Tensor], options: dict[str, Any]) -> Oracle:
+    match kind:
+        case "direct":
+            return Direct(predictor, **options)
+        case "ready":
+            return attacks.Estimate(predictor, **{"gradient": READY, "view": "oblivious", **options})
+        case "unrolled":
+            return attacks.UnrolledState(predictor, **options)
+        case "estimate":
+            return attacks.Estimate(predictor, **options)
+        case "exact":
+            return attacks.Exact(predictor, **options)
+        case "smoothed":
+            return attacks.SmoothedDefence(predictor, **options)
+        case _:
+            raise ValueError("it shows nothing that could be attacked")
+
+
+def resolve(spec: AttackSpec, strongest: dict[str, Any]) -> AttackSpec:
+    """An attack at the grid's strongest oracle, with that oracle named."""
+    options = {**strongest, **spec.oracle_options}
+    return replace(spec, oracle="unrolled", oracle_options=options)

@@ -1,0 +1,144 @@
+"""`robustdeq.evaluate`: a predictor, images, a suite of attacks; results in a store, and a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from robustdeq.data import Images, load_dataset
+from robustdeq.evaluation.manifest import Plan, data_hash, join
+from robustdeq.evaluation.runner import Progress, Runner
+from robustdeq.evaluation.store import Store
+from robustdeq.evaluation.subject import Callee, Subject
+from robustdeq.evaluation.suites import Setting, make_suite
+from robustdeq.evaluation.verdict import Verdict, read_verdict
+from robustdeq.threat import Linf, Threat
+
+
+def evaluate(
+    predictor: Callee,
+    data: tuple[Tensor, Tensor] | str,
+    suite: str | Path = "quick",
+    out: str | Path = "runs/evaluation",
+    *,
+    threat: Threat | None = None,
+    seed: int = 0,
+    batch_size: int = 100,
+    shard_size: int = 500,
+    union: bool = False,
+    budget: float | None = None,
+    limit: int | None = None,
+    keep_images: bool | None = None,
+    all_states: bool | None = None,
+    aware: bool = False,
+    also: Mapping[str, Callee] | None = None,
+    sources: Sequence[str | Path] = (),
+    name: str | None = None,
+    data_root: str | Path | None = None,
+    data_options: Mapping[str, Any] | None = None,
+    report: Callable[[Progress], None] | None = None,
+) -> Verdict:
+    """Attack a predictor and store what happens; the same call goes on where an earlier one stopped.
+
+    Args:
+        predictor: Pixels in [0, 1] to logits: a model, a defence around one, or any differentiable function.
+        data: Images (B, C, H, W) in [0, 1] (or uint8) and labels, or the name of a data set, whose test images it is.
+        suite: quick, grid, autoattack, transfer, paper, or a YAML file.
+        out: The store's folder.
+        threat: How far images may be moved; Linf with the eps that the model's checkpoint carries if not given.
+        seed: Of everything random.
+        batch_size: Images attacked at a time.
+        shard_size: Images of an item of work: what a kill can lose.
+        union: Misclassified images are not attacked, broken ones leave, cheapest attacks first.
+        budget: Seconds after which no further item is begun.
+        limit: Only the first images.
+        keep_images: Store adversarial images; as the suite needs them if not given.
+        all_states: Score every state and not only the deployed one; not under `union` if not given.
+        aware: On a defended predictor, attacks that differentiate the defended pass too.
+        also: Further predictors that every adversarial image is scored on, by name; of a defended one its undefended
+            "base" if not given.
+        sources: Other stores, whose kept images are scored on this predictor.
+        name: What the model is called in the store; its class or function if not given.
+        data_root: Where a named data set is.
+        data_options: Options of a named data set.
+        report: Called with the progress.
+    """
+    subject = Subject(predictor)
+    x, y, description = load_images(data, limit, data_root, data_options or {})
+    threat = checkpoint_threat(subject) if threat is None else threat
+    store = Store(out)
+    rank, world_size = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+    setting = Setting(subject, threat, aware=aware, store=store, union=union, sources=[Path(s) for s in sources])
+    chosen = make_suite(suite, setting)
+    plan = Plan(
+        name=str(name or getattr(predictor, "__qualname__", type(predictor).__name__)),
+        scored=scored_predictors(subject, also),
+        data=description,
+        threat=threat,
+        suite=chosen.name,
+        specs=chosen.specs,
+        notes=chosen.notes,
+        seed=seed,
+        batch_size=_positive("batch_size", batch_size),
+        shard_size=_positive("shard_size", shard_size),
+        union=union,
+        all_states=not union if all_states is None else all_states,
+    )
+    store.clean_up()
+    join(store, plan, rank=rank, world_size=world_size)
+    keep = chosen.keep_images if keep_images is None else keep_images
+    runner = Runner(plan, x, y, store, budget=budget, keep_images=keep, rank=rank, world_size=world_size, report=report)
+    complete = runner.run()
+    return read_verdict(store, complete=complete, bounds=runner.bounds.now())
+
+
+def load_images(
+    data: tuple[Tensor, Tensor] | str, limit: int | None, root: str | Path | None, options: Mapping[str, Any]
+) -> tuple[Tensor, Tensor, dict[str, Any]]:
+    """Pixels, labels, and what the manifest says of them."""
+    if isinstance(data, str):
+        images: Images = load_dataset(data, root, **options).test
+        x, y, name, split = images.pixels, images.labels, data, "test"
+    else:
+        x, y = data
+        name, split = "tensors", "given"
+    if len(x) != len(y):
+        raise ValueError(f"expected one label for each of the {len(x)} images, got {len(y)}")
+    if x.dtype != torch.uint8 and len(x) and (float(x.min()) < 0 or float(x.max()) > 1):
+        raise ValueError(
+            f"pixels must lie in [0, 1], got [{float(x.min()):g}, {float(x.max()):g}]; divide 8-bit images by 255"
+        )
+    if limit is not None:
+        x, y = x[: _positive("limit", limit)], y[:limit]
+    if not len(x):
+        raise ValueError("there are no images to evaluate on")
+    return x, y, {"name": name, "split": split, "images": len(y), "limit": limit, "sha256": data_hash(x, y)}
+
+
+def checkpoint_threat(subject: Subject) -> Threat:
+    """Linf with the eps that the checkpoint says the model was trained for."""
+    model = subject.predictor if subject.dynamic is None else subject.dynamic.base
+    eps = (getattr(model, "metadata", None) or {}).get("eps")
+    if eps is None:
+        raise ValueError("the predictor does not say for which eps it is meant: give threat=Linf(8/255) (--eps 8/255)")
+    return Linf(float(eps))
+
+
+def scored_predictors(subject: Subject, also: Mapping[str, Callee] | None) -> dict[str, Subject]:
+    """The deployed predictor first, then the others, by name."""
+    if also is None:
+        also = {} if subject.undefended is None else {"base": subject.undefended}
+    if "deployed" in also:
+        raise ValueError("'deployed' is the predictor under evaluation: name the others differently")
+    return {"deployed": subject, **{name: Subject(other) for name, other in also.items()}}
+
+
+def _positive(name: str, value: int) -> int:
+    if value < 1:
+        raise ValueError(f"{name} must be at least 1, got {value}")
+    return value

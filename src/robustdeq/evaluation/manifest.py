@@ -1,0 +1,146 @@
+"""What a store says of itself, and whether a run may go on in it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from torch import Tensor
+
+from robustdeq.evaluation.specs import AttackSpec, canonical
+from robustdeq.evaluation.store import Store
+from robustdeq.evaluation.subject import Subject
+from robustdeq.provenance import provenance
+from robustdeq.threat import Threat
+
+FORMAT = "robustdeq-evaluation"
+VERSION = 1
+GROWING = ("attacks", "suites", "notes", "runs")
+"""Fields that another run in the same store adds to; all others must be equal."""
+
+
+class OtherStoreError(ValueError):
+    """The folder holds results of another model or configuration."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """A run: what is evaluated, on what, by which attacks."""
+
+    name: str
+    """What the model is called."""
+    scored: dict[str, Subject]
+    """The predictors that every adversarial image is scored on; the first is "deployed"."""
+    data: dict[str, Any]
+    """Name, split, number of images, limit, checksum."""
+    threat: Threat
+    suite: str
+    specs: Sequence[AttackSpec]
+    notes: Sequence[str] = field(default=())
+    seed: int
+    batch_size: int
+    shard_size: int
+    union: bool
+    all_states: bool
+    """Score every state, not only the deployed one."""
+
+    @property
+    def subject(self) -> Subject:
+        """The deployed predictor."""
+        return self.scored["deployed"]
+
+    def as_json(self, world_size: int) -> dict[str, Any]:
+        """The manifest of a store in which this is the only run."""
+        subject = self.subject
+        return {
+            "format": FORMAT,
+            "format_version": VERSION,
+            "model": {"name": self.name, "hash": model_hash(subject), **subject.describe()},
+            "predictors": {
+                name: {"deployed_state": s.deployed_state, "states": s.state_names, "config": s.describe()["config"]}
+                for name, s in self.scored.items()
+            },
+            "dynamic": subject.dynamic is not None,
+            "data": self.data,
+            "threat": {"norm": type(self.threat).__name__, "eps": self.threat.eps},
+            "seed": self.seed,
+            "dtype": str(subject.dtype).removeprefix("torch."),
+            "batch_size": self.batch_size,
+            "shard_size": self.shard_size,
+            "union": self.union,
+            "all_states": self.all_states,
+            "attacks": {spec.name: spec.as_json() for spec in self.specs},
+            "suites": [self.suite],
+            "notes": list(self.notes),
+            "runs": [{"started": datetime.now(UTC).isoformat(timespec="seconds"), **provenance(world_size)}],
+        }
+
+
+def model_hash(subject: Subject) -> str:
+    """12 hex digits for weights and settings."""
+    return hashlib.sha256(canonical(subject.describe()).encode()).hexdigest()[:12]
+
+
+def data_hash(x: Tensor, y: Tensor) -> str:
+    """12 hex digits for images and labels."""
+    digest = hashlib.sha256(f"{tuple(x.shape)} {x.dtype}".encode())
+    digest.update(x.cpu().contiguous().numpy().tobytes())
+    digest.update(y.cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()[:12]
+
+
+def join(store: Store, plan: Plan, *, rank: int, world_size: int) -> None:
+    """Begin a store or go on in it; refuse one of another model or configuration, and show the difference."""
+    wanted = plan.as_json(world_size)
+    found = store.read_manifest()
+    if found is None:
+        merged = wanted
+    else:
+        lines = differences(found, wanted)
+        if lines:
+            raise OtherStoreError(
+                f"{store.folder} holds results of another model or configuration; give another --out, "
+                "or the same options:\n  " + "\n  ".join(lines)
+            )
+        merged = merge(found, wanted)
+    if rank == 0:
+        store.write_manifest(merged)
+
+
+def differences(found: dict[str, Any], wanted: dict[str, Any], prefix: str = "") -> list[str]:
+    """What keeps a run out of a store, one line each."""
+    lines = []
+    for key in sorted(found.keys() | wanted.keys()):
+        a, b = found.get(key), wanted.get(key)
+        if f"{prefix}{key}" in (*GROWING, "model.name"):  # the same model may be called by another path
+            continue
+        if isinstance(a, dict) and isinstance(b, dict):
+            lines += differences(a, b, f"{prefix}{key}.")
+        elif a != b:
+            lines.append(f"{prefix}{key}: {a!r} in the store, {b!r} asked for")
+    if not prefix:
+        for name in sorted(found["attacks"].keys() & wanted["attacks"].keys()):
+            a, b = found["attacks"][name], wanted["attacks"][name]
+            if a["hash"] != b["hash"]:
+                ignored = ("hash", "cost", "group", "resolved")
+                a, b = ({k: v for k, v in config.items() if k not in ignored} for config in (a, b))
+                lines += differences(a, b, f"attacks.{name}.")
+    return lines
+
+
+def merge(found: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
+    """The manifest after another run; a run with nothing new in its provenance is not listed again."""
+    runs = list(found["runs"])
+    latest = {key: value for key, value in wanted["runs"][0].items() if key != "started"}
+    if all({k: v for k, v in run.items() if k != "started"} != latest for run in runs):
+        runs += wanted["runs"]
+    return {
+        **found,
+        "attacks": {**found["attacks"], **{k: v for k, v in wanted["attacks"].items() if k not in found["attacks"]}},
+        "suites": [*found["suites"], *(s for s in wanted["suites"] if s not in found["suites"])],
+        "notes": [*found["notes"], *(n for n in wanted["notes"] if n not in found["notes"])],
+        "runs": runs,
+    }

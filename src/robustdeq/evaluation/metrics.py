@@ -1,0 +1,309 @@
+"""Accuracies and what else the paper's tables say, from the store alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from robustdeq.evaluation.cover import smallest_cover
+from robustdeq.evaluation.statistics import Difference, Share, bootstrap_difference, bootstrap_minimum, wilson
+from robustdeq.evaluation.store import Store
+
+DEPLOYED = "deployed"
+SHARE_COLUMNS = ("accuracy", "low", "high", "images")
+
+
+class IncompleteError(ValueError):
+    """The store does not hold what a number needs."""
+
+
+@dataclass(frozen=True)
+class Strongest:
+    """The attack of the grid under which the accuracy is lowest."""
+
+    attack: str
+    state: int
+    steps: int
+    damping: float
+    accuracy: Share
+    oracle_options: dict[str, Any]
+    """Of the oracle, as in the manifest."""
+
+
+@dataclass(frozen=True)
+class Subset:
+    """Attacks that break together whatever the whole grid breaks."""
+
+    attacks: list[str]
+    of: int
+    union: Share
+    proven: bool
+    """No smaller subset does; otherwise their number is an upper bound."""
+
+
+def grid_attacks(store: Store) -> list[str]:
+    """The intermediate-state attacks of a store: METHOD.md's 144, oblivious and aware."""
+    return [name for name, config in store.manifest["attacks"].items() if config["group"].startswith("grid")]
+
+
+def minimum_attacks(store: Store) -> list[str]:
+    """What the paper takes the minimum over: the grid; without dynamics, PGD-10 with the predictor's own gradient."""
+    if store.manifest["dynamic"]:
+        return grid_attacks(store)
+    return [name for name, config in store.manifest["attacks"].items() if config["group"] == "ready"]
+
+
+def clean_accuracy(store: Store, *, predictor: str = DEPLOYED, state: str | None = None) -> Share:
+    """On clean images."""
+    correct = store.clean().filter(_column(predictor, state)).select("image", "correct").collect()
+    return wilson(int(correct["correct"].sum()), len(correct))
+
+
+def accuracy(
+    store: Store, attacks: Sequence[str] | None = None, *, predictor: str | None = None, state: str | None = DEPLOYED
+) -> pl.DataFrame:
+    """Accuracy under each attack, for each predictor and state asked for.
+
+    Args:
+        store: Results.
+        attacks: Names; all if not given.
+        predictor: One of the scored predictors; all if not given.
+        state: "1".."N", "final", "deployed" (the one each predictor deploys), or None for all.
+
+    Returns:
+        attack, predictor, state, accuracy, low, high (Wilson, 95%), images, complete. Under `union` an accuracy is that
+        of the images the attack was tried on, so it says nothing of the whole; use `union_accuracy`.
+    """
+    rows = store.rows(attacks)
+    if predictor is not None:
+        rows = rows.filter(pl.col("predictor") == predictor)
+    if state is not None:
+        rows = rows.filter(pl.col("deployed") if state == DEPLOYED else pl.col("state") == state)
+    counts = (
+        rows.group_by("attack", "predictor", "state", maintain_order=True)
+        .agg(correct=(~pl.col("success")).sum(), images=pl.len())
+        .collect()
+    )
+    complete = {name: store.complete(name) for name in counts["attack"].unique()}
+    records = []
+    for row in counts.iter_rows(named=True):
+        share = wilson(row["correct"], row["images"])
+        records.append(
+            {
+                **{key: row[key] for key in ("attack", "predictor", "state")},
+                **dict(zip(SHARE_COLUMNS, (share.value, share.low, share.high, share.images), strict=True)),
+                "complete": complete[row["attack"]],
+            }
+        )
+    schema = {
+        "attack": pl.String,
+        "predictor": pl.String,
+        "state": pl.String,
+        "accuracy": pl.Float64,
+        "low": pl.Float64,
+        "high": pl.Float64,
+        "images": pl.Int64,
+        "complete": pl.Boolean,
+    }
+    return pl.DataFrame(records, schema=schema)
+
+
+def outcomes(
+    store: Store, attacks: Sequence[str] | None = None, *, predictor: str = DEPLOYED, state: str | None = None
+) -> tuple[NDArray[np.int32], list[str], NDArray[np.bool_]]:
+    """Images, attacks, and whether each image is still classified correctly: (images, attacks).
+
+    Images that an attack was not tried on are missing from complete results only under `union`, where they stay as
+    they were: the first column, "clean", holds what they were.
+    """
+    names = list(store.attacks if attacks is None else attacks)
+    clean = store.clean().filter(_column(predictor, state)).select("image", "correct").sort("image").collect()
+    images = clean["image"].to_numpy()
+    place = np.full(int(images.max()) + 1 if len(images) else 0, -1)
+    place[images] = np.arange(len(images))
+    correct = np.ones((len(images), len(names) + 1), dtype=bool)
+    correct[:, 0] = clean["correct"].to_numpy()
+    broken = (
+        store.rows(names)
+        .filter(_column(predictor, state) & pl.col("success"))
+        .select("attack", "image")
+        .collect()
+        .with_columns(column=pl.col("attack").replace_strict(names, list(range(1, len(names) + 1)), default=0))
+    )
+    correct[place[broken["image"].to_numpy()], broken["column"].to_numpy()] = False
+    return images, ["clean", *names], correct
+
+
+def union_accuracy(
+    store: Store, attacks: Sequence[str] | None = None, *, predictor: str = DEPLOYED, state: str | None = None
+) -> Share:
+    """Per image the worst case over clean and all attacks, then the mean."""
+    _, _, correct = outcomes(store, attacks, predictor=predictor, state=state)
+    return wilson(int(correct.all(axis=1).sum()), len(correct))
+
+
+def paper_minimum(
+    store: Store, attacks: Sequence[str] | None = None, *, predictor: str = DEPLOYED, state: str | None = None
+) -> Share:
+    """The minimum over attacks of the accuracy over the data set, as the paper reports; `minimum_attacks` if not said.
+
+    Its interval comes from resampling the images: a minimum of many shares is lower than each of them by chance.
+    """
+    names = _finished(store, minimum_attacks(store) if attacks is None else attacks)
+    _, _, correct = outcomes(store, names, predictor=predictor, state=state)
+    return bootstrap_minimum(correct[:, 1:])
+
+
+def aa_accuracy(store: Store, *, predictor: str = DEPLOYED, state: str | None = None) -> dict[str, Share]:
+    """Under AutoAttack with standard budgets, by attack name: which oracle it used is in the manifest."""
+    names = [name for name, config in store.manifest["attacks"].items() if config["attack"] == "autoattack"]
+    names = [name for name in names if not store.manifest["attacks"][name]["options"] and store.complete(name)]
+    return {name: union_accuracy(store, [name], predictor=predictor, state=state) for name in names}
+
+
+def entropy_change(
+    store: Store, attacks: Sequence[str] | None = None, *, predictor: str = DEPLOYED, state: str | None = None
+) -> pl.DataFrame:
+    """Tables 6 and 7: per attack, P and Delta-H.
+
+    Returns:
+        attack, share (of images whose clean entropy is lower than the attacked one), difference (mean of attacked minus
+        clean entropy, nats), images.
+    """
+    column = _column(predictor, state)
+    clean = store.clean().filter(column).select("image", clean="entropy")
+    return (
+        store.rows(grid_attacks(store) if attacks is None else attacks)
+        .filter(column)
+        .join(clean, on="image")
+        .group_by("attack", maintain_order=True)
+        .agg(
+            share=(pl.col("clean") < pl.col("entropy")).mean(),
+            difference=(pl.col("entropy").cast(pl.Float64) - pl.col("clean").cast(pl.Float64)).mean(),
+            images=pl.len(),
+        )
+        .collect()
+    )
+
+
+def strongest(store: Store, *, predictor: str = DEPLOYED) -> Strongest:
+    """Of the grid, on the deployed state; the first of the manifest's order if tied."""
+    names = _finished(store, grid_attacks(store))
+    table = accuracy(store, names, predictor=predictor)
+    best = table.row(int(table["accuracy"].arg_min() or 0), named=True)
+    options = store.manifest["attacks"][best["attack"]]["oracle_options"]
+    return Strongest(
+        attack=best["attack"],
+        state=options["state"],
+        steps=options["steps"],
+        damping=options["damping"],
+        accuracy=Share(best["accuracy"], best["low"], best["high"], best["images"]),
+        oracle_options=dict(options),
+    )
+
+
+def by_oracle(store: Store, *, predictor: str = DEPLOYED, state: str | None = DEPLOYED) -> pl.DataFrame:
+    """Fig. 3a and 5: the grid's accuracies with their (i, K_a, lambda): attack, aware, i, K, damping, accuracy, ...
+
+    `accuracy`'s columns; those of the oracle are `i`, `K`, `damping`, `aware`.
+    """
+    table = accuracy(store, grid_attacks(store), predictor=predictor, state=state)
+    configs = [store.manifest["attacks"][name]["oracle_options"] for name in table["attack"]]
+    return table.with_columns(
+        pl.Series("i", [c["state"] for c in configs], dtype=pl.Int32),
+        pl.Series("K", [c["steps"] for c in configs], dtype=pl.Int32),
+        pl.Series("damping", [c["damping"] for c in configs], dtype=pl.Float64),
+        pl.Series("aware", [c.get("aware", False) for c in configs], dtype=pl.Boolean),
+    )
+
+
+def strongest_by_state(store: Store, *, predictor: str = DEPLOYED) -> pl.DataFrame:
+    """Table 8: per lambda and state i the strongest K_a: aware, damping, i, K, accuracy, low, high."""
+    table = by_oracle(store, predictor=predictor)
+    return (
+        table.sort("aware", "damping", "i", "accuracy", "K")
+        .group_by("aware", "damping", "i", maintain_order=True)
+        .first()
+        .select("aware", "damping", "i", "K", "attack", "accuracy", "low", "high")
+    )
+
+
+def smallest_subset(store: Store, *, predictor: str = DEPLOYED) -> Subset:
+    """The fewest attacks of the grid that reproduce its union."""
+    names = _finished(store, grid_attacks(store))
+    _, _, correct = outcomes(store, names, predictor=predictor)
+    known = correct[:, 0]  # images that are misclassified anyway need no attack
+    cover = smallest_cover(~correct[known, 1:])
+    union = wilson(int(correct.all(axis=1).sum()), len(correct))
+    return Subset([names[k] for k in cover.columns], len(names), union, cover.proven)
+
+
+def transfer_matrix(stores: dict[str, Store], *, state: str | None = None) -> pl.DataFrame:
+    """Table 3: the lowest accuracy on a target (row) under the attacks made against a source (column).
+
+    A store's own grid is its diagonal; the others are images of the other stores that it was evaluated on with
+    `sources` (attacks of the group transfer whose store is one of these). A pair without results is missing.
+
+    Returns:
+        target, source, accuracy, low, high, attacks.
+    """
+    folders = {str(store.folder.resolve()): name for name, store in stores.items()}
+    records = []
+    for target, store in stores.items():
+        by_source: dict[str, list[str]] = {target: [n for n in grid_attacks(store) if store.complete(n)]}
+        for name, config in store.manifest["attacks"].items():
+            source = folders.get(config["options"].get("store", "")) if config["attack"] == "stored" else None
+            if source is not None and store.complete(name):
+                by_source.setdefault(source, []).append(name)
+        for source, names in by_source.items():
+            if names:
+                share = paper_minimum(store, names, state=state)
+                records.append((target, source, share.value, share.low, share.high, len(names)))
+    columns = ["target", "source", "accuracy", "low", "high", "attacks"]
+    return pl.DataFrame(records, schema=columns, orient="row")
+
+
+def difference(
+    a: Store, b: Store, attacks: Sequence[str] | None = None, *, predictor: str = DEPLOYED, state: str | None = None
+) -> Difference:
+    """Union accuracy of b minus that of a, paired image by image; the attacks that both have if not said."""
+    names = [name for name in a.attacks if name in b.attacks] if attacks is None else list(attacks)
+    if a.manifest["data"]["sha256"] != b.manifest["data"]["sha256"]:
+        raise ValueError(f"{a.folder} and {b.folder} were evaluated on different images: nothing to pair")
+    for store in (a, b):
+        _complete(store, names)
+    (_, _, left), (_, _, right) = (outcomes(s, names, predictor=predictor, state=state) for s in (a, b))
+    return bootstrap_difference(np.all(left, axis=1), np.all(right, axis=1))
+
+
+def _column(predictor: str, state: str | None) -> pl.Expr:
+    """The rows of a predictor at a state; None or "deployed": the one it deploys."""
+    here = pl.col("deployed") if state in (None, DEPLOYED) else pl.col("state") == state
+    return (pl.col("predictor") == predictor) & here
+
+
+def _finished(store: Store, attacks: Sequence[str]) -> list[str]:
+    """The names, if every one of them has been run on every image."""
+    if not attacks:
+        raise IncompleteError(f"{store.folder} holds no such attacks: evaluate it with --suite grid first")
+    if store.manifest["union"]:
+        raise IncompleteError(
+            f"{store.folder} was evaluated with --union, where broken images leave: a single attack's accuracy over "
+            "the data set is not known; evaluate without --union into another folder"
+        )
+    _complete(store, attacks)
+    return list(attacks)
+
+
+def _complete(store: Store, attacks: Sequence[str]) -> None:
+    missing = [name for name in attacks if not store.complete(name)]
+    if missing:
+        raise IncompleteError(
+            f"{store.folder} lacks results of {len(missing)} of {len(attacks)} attacks ({', '.join(missing[:3])}"
+            f"{', ...' if len(missing) > 3 else ''}): run the same evaluation again, it goes on where it stopped"
+        )

@@ -1,0 +1,327 @@
+"""Runs what is missing in a store, item by item: an item is an attack on a data shard."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from types import FrameType
+from typing import Any
+
+import polars as pl
+import torch
+from torch import Tensor
+
+from robustdeq.evaluation.bounds import Bounds, Interval
+from robustdeq.evaluation.build import build_attack, build_oracle, resolve
+from robustdeq.evaluation.manifest import Plan
+from robustdeq.evaluation.memory import halving
+from robustdeq.evaluation.metrics import strongest
+from robustdeq.evaluation.scoring import Scores, rows, score
+from robustdeq.evaluation.specs import AttackSpec
+from robustdeq.evaluation.store import ATTACK_SCHEMA, Store
+
+KEYS = ["image", "predictor", "state"]
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C or SIGTERM: everything finished is stored, the same command goes on."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@dataclass(frozen=True)
+class Item:
+    """An attack by its name, or None for the clean predictions, on a data shard."""
+
+    attack: str | None
+    shard: int
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What an evaluation shows while it runs."""
+
+    doing: str
+    done: int
+    total: int
+    rate: float
+    """Images per second and attack, over this run."""
+    remaining: float | None
+    """Seconds, foretold from the costs of what is left; None before anything is done."""
+    robust: Interval
+    """Where the accuracy under the union of all attacks must lie."""
+
+
+class Runner:
+    """One process's share of a plan; any number of them may work on the same store."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        x: Tensor,
+        y: Tensor,
+        store: Store,
+        *,
+        budget: float | None = None,
+        keep_images: bool = False,
+        rank: int = 0,
+        world_size: int = 1,
+        report: Callable[[Progress], None] | None = None,
+    ) -> None:
+        self.plan, self.x, self.y, self.store = plan, x, y, store
+        specs = sorted(plan.specs, key=lambda spec: spec.cost()) if plan.union else plan.specs
+        self.specs = {spec.name: spec for spec in specs}
+        self.budget, self.keep_images = budget, keep_images
+        self.rank, self.world_size = rank, world_size
+        self.report = report or (lambda progress: None)
+        self.items = list(self._items())
+        self.bounds = Bounds(store, specs, len(y), plan.shard_size)
+        own = [item for k, item in enumerate(self.items) if self._owner(k, item) == rank]
+        offset = rank * len(self.items) // world_size  # processes that help out begin at different places
+        self._order = (*own, *self.items[offset:], *self.items[:offset])
+        self._done: set[Item] = set()
+        self._started = self._refreshed = 0.0
+        self._seconds = self._cost = self._images = 0.0
+
+    def run(self) -> bool:
+        """Do what is missing; whether everything is done now (a time budget may have ended it before)."""
+        self._started = time.monotonic()
+        with self._signals():
+            self._refresh()
+            self._report("looking")
+            while (item := self._next()) is not None:
+                if self._over_budget(item):
+                    break
+                self._run(item)
+        return len(self._done) == len(self.items)
+
+    def _items(self) -> Iterator[Item]:
+        for name in (None, *self.specs):
+            for shard in range(-(-self._limit(name) // self.plan.shard_size)):
+                yield Item(name, shard)
+
+    def _limit(self, attack: str | None) -> int:
+        """How many images it is for."""
+        limit = None if attack is None else self.specs[attack].limit
+        return len(self.y) if limit is None else min(limit, len(self.y))
+
+    def _owner(self, position: int, item: Item) -> int:
+        """Images that leave tie the attacks of a shard together; otherwise every item is free."""
+        return (item.shard if self.plan.union else position) % self.world_size
+
+    def _next(self) -> Item | None:
+        """An item of this process, else whatever else is missing and can be done."""
+        return next((item for item in self._order if not self._is_done(item) and self._ready(item)), None)
+
+    def _is_done(self, item: Item) -> bool:
+        if item not in self._done and self.store.has(item.attack, item.shard):
+            self._done.add(item)
+            self.bounds.include(item.attack, item.shard)
+        return item in self._done
+
+    def _refresh(self) -> None:
+        """See what other processes have done."""
+        for item in self.items:
+            self._is_done(item)
+        self._refreshed = time.monotonic()
+
+    def _ready(self, item: Item) -> bool:
+        """Whether everything that the item builds on is done."""
+        if item.attack is None:
+            return True
+        needed = [Item(None, item.shard)]
+        if self.plan.union:
+            needed += self._earlier(item)
+        if self.specs[item.attack].oracle == "strongest":
+            grid = {name for name, spec in self.specs.items() if spec.group.startswith("grid")}
+            needed += [other for other in self.items if other.attack in grid]
+        return all(self._is_done(other) for other in needed)
+
+    def _earlier(self, item: Item) -> list[Item]:
+        """The attacks that this shard's images have to survive first."""
+        assert item.attack is not None
+        names = list(self.specs)
+        before = names[: names.index(item.attack)]
+        return [Item(name, item.shard) for name in before if item.shard * self.plan.shard_size < self._limit(name)]
+
+    def _over_budget(self, item: Item) -> bool:
+        """Whether the time is over, or would be before this item ends, going by those before it."""
+        if self.budget is None:
+            return False
+        spent = time.monotonic() - self._started
+        foretold = self._foretell(self._item_cost(item)) or 0.0
+        return spent + foretold > self.budget
+
+    def _item_cost(self, item: Item) -> float:
+        begin, end = self._range(item)
+        per_image = self.plan.subject.states + 1.0 if item.attack is None else self.specs[item.attack].cost()
+        return per_image * (end - begin)
+
+    def _foretell(self, cost: float) -> float | None:
+        return cost * self._seconds / self._cost if self._cost else None
+
+    def _range(self, item: Item) -> tuple[int, int]:
+        begin = item.shard * self.plan.shard_size
+        return begin, min(begin + self.plan.shard_size, self._limit(item.attack))
+
+    def _run(self, item: Item) -> None:
+        self._report(item.attack or "clean")
+        began = time.monotonic()
+        index = torch.arange(*self._range(item))
+        if item.attack is None:
+            self._run_clean(item.shard, index)
+        else:
+            index = self._survivors(item, index) if self.plan.union else index
+            self._run_attack(self._resolved(self.specs[item.attack]), item.shard, index)
+        seconds = time.monotonic() - began
+        if item.attack is not None:
+            self._seconds += seconds
+            self._cost += self._item_cost(item)
+            self._images += len(index)
+        self.store.log_time(self.rank, {**asdict(item), "images": len(index), "seconds": round(seconds, 4)})
+        self._is_done(item)
+        self._report(item.attack or "clean")
+
+    def _run_clean(self, shard: int, index: Tensor) -> None:
+        frames = []
+        for part in index.split(self.plan.batch_size):
+            frames += halving(self._clean_rows, part)
+        table = pl.concat(frames).with_columns(correct=pl.col("prediction") == pl.col("label"))
+        self.store.write_clean(shard, table)
+
+    def _clean_rows(self, index: Tensor) -> pl.DataFrame:
+        x, y = self._batch(index)
+        return pl.concat(
+            [
+                rows(name, s, score(s, x, all_states=self.plan.all_states), index, y, diagnostics=True)
+                for name, s in self.plan.scored.items()
+            ]
+        )
+
+    def _run_attack(self, spec: AttackSpec, shard: int, index: Tensor) -> None:
+        frames, images = [], []
+        for part in index.split(self.plan.batch_size) if len(index) else ():
+            for frame, pixels in halving(lambda batch: self._attacked_rows(spec, batch), part):
+                frames.append(frame)
+                images.append(pixels)
+        table = pl.concat(frames) if frames else pl.DataFrame(schema=ATTACK_SCHEMA).drop("clean_prediction")
+        clean = pl.read_parquet(self.store.clean_path(shard)).select(*KEYS, clean_prediction="prediction")
+        table = table.join(clean, on=KEYS, how="left", maintain_order="left").with_columns(
+            success=pl.col("prediction") != pl.col("label")
+        )
+        kept = (index, torch.cat(images)) if self.keep_images and images else None
+        self.store.write_attack(spec.name, shard, table, kept)
+
+    def _attacked_rows(self, spec: AttackSpec, index: Tensor) -> tuple[pl.DataFrame, Tensor]:
+        x, y = self._batch(index)
+        images, queries, logits = self._attack(spec, x, y, index)
+        frames = []
+        for name, subject in self.plan.scored.items():
+            if name == "deployed" and logits is not None and not self.plan.all_states:
+                scores = Scores([subject.deployed_state], logits[None])  # the attack has judged by them already
+            else:
+                scores = score(subject, images, all_states=self.plan.all_states)
+            clean = score(subject, x, all_states=True) if spec.diagnostics and subject.dynamic else None
+            frames.append(rows(name, subject, scores, index, y, clean=clean, diagnostics=spec.diagnostics))
+        counted = pl.DataFrame({"image": index.numpy(), "queries": queries.cpu().numpy()})
+        table = pl.concat(frames).join(counted, on="image", how="left", maintain_order="left")
+        return table, images.cpu()
+
+    def _attack(self, spec: AttackSpec, x: Tensor, y: Tensor, index: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Adversarial images, queries, and the deployed logits if the attack was on the deployed predictor."""
+        if spec.attack == "stored":
+            return stored_images(spec, x, index), torch.zeros_like(y), None
+        oracle = build_oracle(spec, self.plan.subject)
+        every = spec.every_image and not self.plan.union
+        result = build_attack(spec, self.plan.seed)(oracle, x, y, every_image=every, index=index)
+        return result.images, result.queries, result.logits if spec.on == "deployed" else None
+
+    def _batch(self, index: Tensor) -> tuple[Tensor, Tensor]:
+        device = self.plan.subject.device or self.x.device
+        x = self.x[index.to(self.x.device)]
+        if x.dtype == torch.uint8:
+            x = x.to(self.plan.subject.dtype) / 255
+        return x.to(device), self.y[index.to(self.y.device)].to(device)
+
+    def _survivors(self, item: Item, index: Tensor) -> Tensor:
+        """Images that are classified correctly, and that no earlier attack of this plan has broken."""
+        own = pl.col("deployed") & (pl.col("predictor") == "deployed")
+        clean = pl.read_parquet(self.store.clean_path(item.shard)).filter(own & ~pl.col("correct"))["image"]
+        broken = set(clean.to_list())
+        for other in self._earlier(item):
+            assert other.attack is not None
+            table = pl.read_parquet(self.store.attack_path(other.attack, other.shard))
+            broken |= set(table.filter(own & pl.col("success"))["image"].to_list())
+        return torch.tensor([i for i in index.tolist() if i not in broken], dtype=torch.int64)
+
+    def _resolved(self, spec: AttackSpec) -> AttackSpec:
+        """With the grid's strongest oracle in place, which the manifest then names."""
+        if spec.oracle != "strongest":
+            return spec
+        found = strongest(self.store)
+        resolved = resolve(spec, found.oracle_options)
+        manifest = self.store.read_manifest()
+        if manifest is not None and "resolved" not in manifest["attacks"][spec.name]:
+            manifest["attacks"][spec.name]["resolved"] = {**resolved.as_json(), "attack_of_grid": found.attack}
+            self.store.write_manifest(manifest)
+        return resolved
+
+    def _report(self, doing: str) -> None:
+        if self.world_size > 1 and time.monotonic() - self._refreshed > 5:
+            self._refresh()
+        left = sum(self._item_cost(item) for item in self.items if item not in self._done)
+        remaining = self._foretell(left)
+        self.report(
+            Progress(
+                doing=doing,
+                done=len(self._done),
+                total=len(self.items),
+                rate=self._images / self._seconds if self._seconds else 0.0,
+                remaining=None if remaining is None else remaining / self.world_size,
+                robust=self.bounds.now(),
+            )
+        )
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        """Ctrl-C and SIGTERM end the run with a message; elsewhere than on the main thread they cannot be handled."""
+
+        def stop(number: int, frame: FrameType | None) -> None:
+            for signum in before:
+                signal.signal(signum, signal.SIG_IGN)  # a second one must not disturb the clean-up of the first
+            raise Interrupted(
+                f"{signal.Signals(number).name}: {len(self._done)} of {len(self.items)} items are stored in "
+                f"{self.store.folder}; the same command goes on",
+                128 + number,
+            )
+
+        before: dict[int, Any] = {}
+        if threading.current_thread() is threading.main_thread():
+            before = {signum: signal.signal(signum, stop) for signum in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for signum, handler in before.items():
+                signal.signal(signum, handler)
+
+
+def stored_images(spec: AttackSpec, x: Tensor, index: Tensor) -> Tensor:
+    """Adversarial images that another store keeps, in the order of index."""
+    source = Store(spec.options["store"])
+    size = int(source.manifest["shard_size"])
+    found = torch.empty_like(x)
+    for shard in sorted({int(i) // size for i in index}):
+        places, pixels = source.images(spec.options["attack"], shard)
+        where = {int(place): k for k, place in enumerate(places)}
+        for row, i in enumerate(index.tolist()):
+            if i // size == shard:
+                if i not in where:
+                    raise ValueError(f"{source.folder} keeps no image {i} of {spec.options['attack']}")
+                found[row] = pixels[where[i]].to(x)
+    return found

@@ -1,0 +1,206 @@
+"""The results of an evaluation on disk: Parquet shards, one per attack and data shard."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from safetensors import safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from robustdeq.evaluation.files import remove_stale, write_atomically
+
+MANIFEST = "manifest.json"
+
+CLEAN_SCHEMA: dict[str, Any] = {
+    "image": pl.Int32,
+    "label": pl.Int32,
+    "predictor": pl.String,
+    "state": pl.String,
+    "deployed": pl.Boolean,
+    "prediction": pl.Int32,
+    "margin": pl.Float32,
+    "entropy": pl.Float32,
+    "loss": pl.Float32,
+    "correct": pl.Boolean,
+    "residual": pl.Float32,
+}
+
+ATTACK_SCHEMA: dict[str, Any] = {
+    "image": pl.Int32,
+    "label": pl.Int32,
+    "predictor": pl.String,
+    "state": pl.String,
+    "deployed": pl.Boolean,
+    "clean_prediction": pl.Int32,
+    "prediction": pl.Int32,
+    "margin": pl.Float32,
+    "entropy": pl.Float32,
+    "loss": pl.Float32,
+    "success": pl.Boolean,
+    "queries": pl.Int32,
+    "deviation": pl.Float32,
+    "residual": pl.Float32,
+}
+
+
+class Store:
+    """A folder of results; every file in it is whole."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+
+    @cached_property
+    def manifest(self) -> dict[str, Any]:
+        """What was evaluated and how."""
+        content = self.read_manifest()
+        if content is None:
+            raise ValueError(f"{self.folder} is not a store of results: it has no {MANIFEST}")
+        return content
+
+    def read_manifest(self) -> dict[str, Any] | None:
+        """The manifest as it stands, None if there is none yet."""
+        path = self.folder / MANIFEST
+        try:
+            content: dict[str, Any] = json.loads(path.read_bytes())
+        except FileNotFoundError:
+            return None
+        except ValueError as error:
+            raise ValueError(f"{path} is not valid JSON ({error}): it was changed by hand; restore it") from None
+        return content
+
+    def write_manifest(self, content: dict[str, Any]) -> None:
+        """Replace the manifest."""
+        write_atomically(self.folder / MANIFEST, (json.dumps(content, indent=2) + "\n").encode())
+        self.__dict__.pop("manifest", None)
+
+    def clean_up(self) -> None:
+        """Remove what killed processes left behind."""
+        if self.folder.is_dir():
+            remove_stale(self.folder)
+
+    def clean_path(self, shard: int) -> Path:
+        """Clean predictions of a data shard."""
+        return self.folder / "clean" / f"shard-{shard:04d}.parquet"
+
+    def attack_path(self, attack: str, shard: int) -> Path:
+        """What an attack did to a data shard."""
+        return self.folder / "attacks" / attack / f"shard-{shard:04d}.parquet"
+
+    def images_path(self, attack: str, shard: int) -> Path:
+        """Its adversarial images."""
+        return self.folder / "images" / attack / f"shard-{shard:04d}.safetensors"
+
+    def has(self, attack: str | None, shard: int) -> bool:
+        """Whether an item is done; None is the clean one."""
+        return (self.clean_path(shard) if attack is None else self.attack_path(attack, shard)).is_file()
+
+    def write_clean(self, shard: int, rows: pl.DataFrame) -> None:
+        """Finish the clean predictions of a shard."""
+        write_atomically(self.clean_path(shard), _parquet(rows, CLEAN_SCHEMA))
+
+    def write_attack(
+        self, attack: str, shard: int, rows: pl.DataFrame, images: tuple[Tensor, Tensor] | None = None
+    ) -> None:
+        """Finish an item; its rows come last, so that an item with rows has its images too.
+
+        Args:
+            attack: Its name.
+            shard: The data shard.
+            rows: As of ATTACK_SCHEMA.
+            images: Positions in the test order and adversarial images, if they are kept.
+        """
+        if images is not None:
+            index, pixels = images
+            content = save({"image": index.cpu().contiguous(), "pixels": pixels.cpu().contiguous()})
+            write_atomically(self.images_path(attack, shard), content)
+        write_atomically(self.attack_path(attack, shard), _parquet(rows, ATTACK_SCHEMA))
+
+    def log_time(self, rank: int, record: dict[str, Any]) -> None:
+        """Note how long an item took; shown beside results, never compared."""
+        with open(self.folder / f"times-{rank}.jsonl", "a") as file:
+            file.write(json.dumps(record) + "\n")
+
+    def times(self) -> pl.DataFrame:
+        """How long each finished item took: attack, shard, images, seconds."""
+        records = []
+        for path in sorted(self.folder.glob("times-*.jsonl")):
+            for line in path.read_text().splitlines():
+                try:
+                    records.append(json.loads(line))
+                except ValueError:  # cut off by a kill or a full disk
+                    continue
+        schema = {"attack": pl.String, "shard": pl.Int32, "images": pl.Int32, "seconds": pl.Float64}
+        return pl.DataFrame(records, schema=schema)
+
+    @property
+    def attacks(self) -> list[str]:
+        """Attacks of the manifest, in its order."""
+        return list(self.manifest["attacks"])
+
+    def shards(self, attack: str | None) -> list[int]:
+        """The finished shards of an attack (None: of the clean predictions)."""
+        folder = self.clean_path(0).parent if attack is None else self.attack_path(attack, 0).parent
+        return sorted(int(path.stem.removeprefix("shard-")) for path in folder.glob("shard-*.parquet"))
+
+    def complete(self, attack: str | None) -> bool:
+        """Whether every image that the manifest plans for it is done."""
+        return set(self.shards(attack)) >= set(range(self.planned_shards(attack)))
+
+    def planned_shards(self, attack: str | None) -> int:
+        """How many shards it has when it is done."""
+        images: int = self.manifest["data"]["images"]
+        limit = None if attack is None else self.manifest["attacks"][attack]["limit"]
+        images = images if limit is None else min(limit, images)
+        return -(-images // int(self.manifest["shard_size"]))
+
+    def clean(self) -> pl.LazyFrame:
+        """All clean rows; CLEAN_SCHEMA."""
+        return self._scan([self.clean_path(s) for s in self.shards(None)], CLEAN_SCHEMA)
+
+    def rows(self, attack: str | Sequence[str] | None = None) -> pl.LazyFrame:
+        """All rows of one attack, some, or all, with the column `attack` in front of ATTACK_SCHEMA."""
+        names = [attack] if isinstance(attack, str) else self.attacks if attack is None else attack
+        for name in names:
+            if name not in self.manifest["attacks"]:
+                raise ValueError(f"{self.folder} has no attack {name!r}; it has {', '.join(self.attacks) or 'none'}")
+        frames = [
+            self._scan([self.attack_path(name, s) for s in self.shards(name)], ATTACK_SCHEMA).select(
+                pl.lit(name).alias("attack"), pl.all()
+            )
+            for name in names
+        ]
+        return pl.concat(frames) if frames else pl.LazyFrame(schema={"attack": pl.String, **ATTACK_SCHEMA})
+
+    def images(self, attack: str, shard: int) -> tuple[Tensor, Tensor]:
+        """Positions in the test order and adversarial images of a shard."""
+        path = self.images_path(attack, shard)
+        if not path.is_file():
+            raise ValueError(
+                f"{self.folder} keeps no images of {attack}, shard {shard}: evaluate into a new folder with keep_images"
+            )
+        with safe_open(path, framework="pt") as file:
+            return file.get_tensor("image"), file.get_tensor("pixels")
+
+    def has_images(self, attack: str) -> bool:
+        """Whether its adversarial images are kept."""
+        return self.images_path(attack, 0).is_file()
+
+    @staticmethod
+    def _scan(paths: list[Path], schema: dict[str, Any]) -> pl.LazyFrame:
+        return pl.scan_parquet(paths) if paths else pl.LazyFrame(schema=schema)
+
+
+def _parquet(rows: pl.DataFrame, schema: dict[str, Any]) -> bytes:
+    """Encoded in memory, so that running out of disk is an error of ours and not of the encoder."""
+    buffer = io.BytesIO()
+    rows.select([pl.col(name).cast(dtype) for name, dtype in schema.items()]).write_parquet(
+        buffer, compression="zstd", statistics=False
+    )
+    return buffer.getvalue()
