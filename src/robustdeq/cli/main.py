@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from jsonargparse import ArgumentParser
-
 import robustdeq
-from robustdeq.cli import bench, convert, recipes, train
+from robustdeq.cli import bench, convert, predict, recipes, train
+from robustdeq.cli.checkpoints import HELP as CKPT
+from robustdeq.cli.errors import Parser, check_words
 from robustdeq.training import TrainConfig
 
 
@@ -43,23 +45,29 @@ VERBS = {
     "convert": Verb(
         convert.run, positionals=(("file", {"type": Path, "help": "a checkpoint of the paper's released code"}),)
     ),
+    "predict": Verb(
+        predict.run,
+        positionals=(
+            ("ckpt", {"type": str, "help": CKPT}),
+            ("image", {"type": Path, "nargs": "+", "help": "image files"}),
+        ),
+        renamed=(("as_json", "--json", {"action": "store_true", "help": "print JSON instead of a table"}),),
+    ),
 }
 
 
-def build_parser() -> ArgumentParser:
+def build_parser() -> Parser:
     """The parser, made from the verbs' signatures and docstrings."""
-    parser = ArgumentParser(
-        prog="robustdeq", description=robustdeq.__doc__, version=f"robustdeq {robustdeq.__version__}"
-    )
+    parser = Parser(prog="robustdeq", description=robustdeq.__doc__, version=robustdeq.__version__)
     subcommands = parser.add_subcommands(required=True, dest="verb")
     for name, verb in VERBS.items():
         summary = (verb.run.__doc__ or "").splitlines()[0]
-        subcommands.add_subcommand(name, _subparser(verb, summary), help=summary)
+        subcommands.add_subcommand(name, _subparser(verb), help=summary)
     return parser
 
 
-def _subparser(verb: Verb, summary: str) -> ArgumentParser:
-    parser = ArgumentParser(description=summary)
+def _subparser(verb: Verb) -> Parser:
+    parser = Parser(description=inspect.cleandoc(verb.run.__doc__ or "").partition("\nArgs:")[0].strip())
     for positional, options in verb.positionals:
         parser.add_argument(positional, **options)
     for parameter, flag, options in verb.renamed:
@@ -75,7 +83,9 @@ def _subparser(verb: Verb, summary: str) -> ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a verb; a user's mistake is one line on standard error and exit code 1."""
-    arguments = build_parser().parse_args(argv, defaults=False)
+    words = sys.argv[1:] if argv is None else list(argv)
+    check_words(words, {name: partial(_subparser, verb) for name, verb in VERBS.items()})
+    arguments = build_parser().parse_args(words, defaults=False)
     verb = VERBS[arguments.verb]
     options = arguments[arguments.verb].as_dict() if arguments.verb in arguments else {}
     if verb.overrides is not None:

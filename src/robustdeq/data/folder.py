@@ -11,6 +11,7 @@ from PIL import Image, ImageOps
 
 from robustdeq.data.errors import DataError, DataNotFoundError
 from robustdeq.data.images import Images, Splits
+from robustdeq.data.photos import eight_bits
 from robustdeq.data.split import check_held_out, stratified_split
 
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"})
@@ -128,13 +129,7 @@ def _opened(path: Path) -> Image.Image:
 
 
 def _convert(image: Image.Image, channels: int, path: Path) -> Image.Image:
-    if image.mode.startswith("I"):  # 16 bits; Pillow's own conversion would clip them at 255
-        values = np.asarray(image).astype(np.int64)
-        if values.min() < 0 or values.max() > 65535:
-            raise DataError(f"{path} has pixels of more than 16 bits: convert it to 8")
-        image = Image.fromarray(np.rint(values / 257).astype(np.uint8))
-    if image.mode == "F":
-        raise DataError(f"{path} has floating-point pixels of unknown range: convert it to 8 bits")
+    image = eight_bits(image, path)
     if image.mode == "P":
         image = image.convert("RGBA")  # keeps Pillow from warning about palettes with transparency
     return image.convert("L" if channels == 1 else "RGB")

@@ -1,0 +1,116 @@
+"""Single image files of any kind, as a model takes them."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
+from torch import Tensor
+
+from robustdeq.data.errors import DataError, DataNotFoundError
+
+MAX_MEGAPIXELS = 89
+"""Pillow's own limit against files that unpack to more than memory holds."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Photo:
+    """An image at a model's size, and what was done to the file's content on the way."""
+
+    pixels: Tensor
+    """(C, H, W), uint8."""
+    notes: tuple[str, ...]
+
+
+def read_photo(path: str | Path, image_shape: tuple[int, int, int]) -> Photo:
+    """An image file as a person sees it, at a model's size.
+
+    The first frame, turned as its EXIF orientation says, transparency over white, in the model's colours; of another
+    shape, the largest centred part with the model's proportions; of another size, resized with antialiasing.
+
+    Args:
+        path: The file.
+        image_shape: (C, H, W), C being 1 or 3.
+    """
+    channels, height, width = image_shape
+    if channels not in (1, 3):
+        raise ValueError(f"the model takes images of {channels} channels; files have 1 or 3")
+    notes: list[str] = []
+    image = _coloured(_upright(Path(path), notes), channels, Path(path), notes)
+    image = _sized(image, height, width, notes)
+    pixels = np.asarray(image, dtype=np.uint8).reshape(height, width, channels)
+    return Photo(pixels=torch.from_numpy(pixels.copy()).permute(2, 0, 1).contiguous(), notes=tuple(notes))
+
+
+def eight_bits(image: Image.Image, path: Path) -> Image.Image:
+    """16-bit greyscale as 8 bits (Pillow's own conversion would clip at 255); other images as they are."""
+    if image.mode == "F":
+        raise DataError(f"{path} has floating-point pixels of unknown range: convert it to 8 bits")
+    if not image.mode.startswith("I"):
+        return image
+    values = np.asarray(image).astype(np.int64)
+    if values.min() < 0 or values.max() > 65535:
+        raise DataError(f"{path} has pixels of more than 16 bits: convert it to 8")
+    return Image.fromarray(np.rint(values / 257).astype(np.uint8))
+
+
+def _upright(path: Path, notes: list[str]) -> Image.Image:
+    """The first frame, decoded and turned."""
+    if not path.exists():
+        raise DataNotFoundError(f"no file {path}")
+    if path.is_dir():
+        raise DataError(f"{path} is a folder: name the images in it, such as {path / '*.png'}")
+    if not path.is_file():
+        raise DataError(f"{path} is not a regular file")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of odd metadata: what matters is whether the pixels can be read
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            with Image.open(path) as image:
+                if image.format != "MPO" and getattr(image, "is_animated", False):  # phones save a photo's depth as MPO
+                    notes.append("first of several frames")
+                if image.getexif().get(ExifTags.Base.Orientation, 1) in range(2, 9):
+                    notes.append("turned as its EXIF orientation says")
+                image.load()  # which turns TIFF files itself
+                return ImageOps.exif_transpose(image)
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        raise DataError(f"{path} has more than {MAX_MEGAPIXELS} million pixels: scale it down first") from None
+    except UnidentifiedImageError:
+        raise DataError(f"{path} is not an image, or of a kind that cannot be read") from None
+    except (OSError, SyntaxError, ValueError, MemoryError) as error:
+        raise DataError(f"{path} cannot be read as an image: {error}") from error
+
+
+def _coloured(image: Image.Image, channels: int, path: Path, notes: list[str]) -> Image.Image:
+    image = eight_bits(image, path)
+    if image.has_transparency_data:
+        image = image.convert("RGBA")
+        if image.getchannel("A").getextrema() != (255, 255):
+            notes.append("transparency over white")
+            image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
+    colours = image.convert("RGB")
+    if channels == 3:
+        return colours
+    red, green, blue = np.moveaxis(np.asarray(colours), -1, 0)
+    if (red != green).any() or (red != blue).any():
+        notes.append("colour to grey")
+    return image.convert("L")
+
+
+def _sized(image: Image.Image, height: int, width: int, notes: list[str]) -> Image.Image:
+    if image.size == (width, height):
+        return image
+    # The largest part of the model's proportions; at least a pixel, however long and thin the image is.
+    cut_width = max(1, min(image.width, round(image.height * width / height)))
+    cut_height = max(1, min(image.height, round(image.width * height / width)))
+    if (cut_width, cut_height) != image.size:
+        notes.append(f"centre {cut_width}x{cut_height} of {image.width}x{image.height}")
+        left, top = (image.width - cut_width) // 2, (image.height - cut_height) // 2
+        image = image.crop((left, top, left + cut_width, top + cut_height))
+    if image.size != (width, height):
+        notes.append(f"resized from {cut_width}x{cut_height} to {width}x{height}")
+    return image.resize((width, height), Image.Resampling.BILINEAR)  # Pillow's bilinear is antialiased

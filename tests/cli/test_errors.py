@@ -1,0 +1,96 @@
+"""Mistakes on the command line: one readable line, an exit code, a suggestion, no traceback."""
+
+import subprocess
+import sys
+
+import pytest
+
+import robustdeq as rd
+from robustdeq.cli.main import main
+
+
+def one_line(capsys, words):
+    """The exit code and the only line of standard error."""
+    try:
+        code = main(words)
+    except SystemExit as stop:
+        code = stop.code
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("robustdeq: error: ")
+    return code, line.removeprefix("robustdeq: error: ")
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["trian"], "no command trian; did you mean train?"),
+        (["bench", "--rouns", "3"], "bench has no flag --rouns; did you mean --rounds?"),
+        (
+            ["train", "--recipe=a", "--out=b", "--shedule.lr=1"],
+            "train has no flag --shedule.lr; did you mean --schedule.lr?",
+        ),
+        (["train", "--recipe=a", "--out=b", "--lr=1"], "train has no flag --lr; did you mean --schedule.lr?"),
+        (["train", "--recipe=a", "--out=b", "--schedule.lr=fast"], "--schedule.lr: expected a number, got fast"),
+        (["train", "--recipe=a", "--out=b", "--seed=1.5"], "--seed: expected a whole number, got 1.5"),
+        (
+            ["train", "--recipe=a", "--out=b", "--objective.kind=trade"],
+            "--objective.kind: expected one of standard, pgdat, trades, got trade; did you mean trades?",
+        ),
+        (["train", "--recipe=a"], "train needs --out; 'robustdeq train --help' says more"),
+        (["convert"], "convert needs FILE and --out; 'robustdeq convert --help' says more"),
+        (["predict", "a", "b", "--state=x"], "--state: expected a whole number or final, got x"),
+        ([], "say what to do; 'robustdeq --help' lists the commands"),
+    ],
+)
+def test_a_wrong_command_line_is_one_line_that_says_what_was_meant(capsys, words, line):
+    assert one_line(capsys, words) == (2, line)
+
+
+def test_an_unknown_verb_like_no_other_lists_them_all(capsys):
+    code, line = one_line(capsys, ["qqq"])
+    assert code == 2
+    assert line.startswith("no command qqq; there are ")
+    assert {"train", "predict", "bench"} <= set(line.replace(",", "").split())
+
+
+def test_a_wrong_recipe_is_answered_with_the_closest(capsys, tmp_path):
+    code, line = one_line(capsys, ["train", "--recipe=digits-nano-trade", f"--out={tmp_path / 'x'}"])
+    assert code == 1
+    assert "did you mean digits-nano-trades" in line
+
+
+def test_missing_data_are_answered_with_where_they_were_looked_for_and_how_to_get_them(capsys, tmp_path):
+    root = tmp_path / "nowhere"
+    words = ["train", "--recipe=cifar10-tiny-trades", f"--out={tmp_path / 'x'}", f"--data-root={root}"]
+    code, line = one_line(capsys, words)
+    assert code == 1
+    assert f"no CIFAR-10 at {root}" in line
+    assert "download_cifar10" in line
+
+
+def test_a_bad_checkpoint_is_answered_with_what_is_wrong(capsys, tmp_path):
+    folder = tmp_path / "ckpt"
+    rd.create_model("mdeq-nano").save_pretrained(folder)
+    (folder / "model.safetensors").write_bytes(b"x" * 100)
+    code, line = one_line(capsys, ["predict", str(folder), "a.png"])
+    assert code == 1
+    assert "model.safetensors is truncated or damaged" in line
+    code, line = one_line(capsys, ["predict", str(tmp_path / "ckp"), "a.png"])
+    assert code == 1
+    assert line.endswith(f"did you mean {folder}?")
+
+
+def test_entries_of_a_dictionary_are_flags(capsys, tmp_path):
+    words = ["train", "--recipe=digits-nano-trade", f"--out={tmp_path / 'x'}", "--model.options.dropout=0.1"]
+    _, line = one_line(capsys, words)
+    assert "no recipe" in line  # and not "no flag"
+
+
+@pytest.mark.long
+def test_no_traceback_reaches_the_terminal():
+    run = subprocess.run(
+        [sys.executable, "-m", "robustdeq.cli.main", "predict", "nowhere", "a.png"], capture_output=True, text=True
+    )
+    assert run.returncode == 1
+    assert len(run.stderr.splitlines()) == 1
+    assert run.stderr.startswith("robustdeq: error: no checkpoint")
