@@ -368,6 +368,9 @@ class Trainer:
             model.metadata = {
                 "dataset": self.config.data.name,
                 "eps": number(self.config.objective.eps),
+                "objective": self.config.objective.kind,
+                "states": self.config.objective.states,
+                "jacobian": self.config.jacobian.weight,
                 "classes": list(self.data.train.classes),
                 "image_shape": list(self.data.image_shape),
                 "held_out": len(self.data.validation),
