@@ -1,5 +1,6 @@
 """Evaluation that can be believed: suites of attacks, a store that survives, metrics from the store alone."""
 
+from robustdeq.evaluation import metrics
 from robustdeq.evaluation.evaluate import evaluate
 from robustdeq.evaluation.files import DiskFullError
 from robustdeq.evaluation.manifest import OtherStoreError
@@ -25,4 +26,5 @@ __all__ = [
     "Verdict",
     "evaluate",
     "make_suite",
+    "metrics",
 ]

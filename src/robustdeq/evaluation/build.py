@@ -10,8 +10,10 @@ from torch import Tensor
 
 from robustdeq import attacks
 from robustdeq.attacks import Attack, Direct, Oracle
+from robustdeq.attacks.oracles import Estimate, Exact, UnrolledState, WatchedStates
 from robustdeq.evaluation.specs import AttackSpec
 from robustdeq.evaluation.subject import Subject
+from robustdeq.models.predictor import DynamicPredictor
 from robustdeq.models.settings import decode
 from robustdeq.solve import Phantom
 
@@ -47,17 +49,23 @@ def _oracle(kind: str, predictor: Callable[[Tensor], Tensor], options: dict[str,
         case "direct":
             return Direct(predictor, **options)
         case "ready":
-            return attacks.Estimate(predictor, **{"gradient": READY, "view": "oblivious", **options})
+            return Estimate(_dynamic(predictor), **{"gradient": READY, **options})
         case "unrolled":
-            return attacks.UnrolledState(predictor, **options)
+            return UnrolledState(_dynamic(predictor), **options)
         case "estimate":
-            return attacks.Estimate(predictor, **options)
+            return Estimate(_dynamic(predictor), **options)
         case "exact":
-            return attacks.Exact(predictor, **options)
-        case "smoothed":
-            return attacks.SmoothedDefence(predictor, **options)
+            return Exact(_dynamic(predictor), **options)
+        case "watched":
+            return WatchedStates(_dynamic(predictor), **options)
         case _:
             raise ValueError("it shows nothing that could be attacked")
+
+
+def _dynamic(predictor: Callable[[Tensor], Tensor]) -> DynamicPredictor:
+    if not isinstance(predictor, DynamicPredictor):
+        raise TypeError("it looks at states of a DEQ or of a defence around one; without dynamics use oracle direct")
+    return predictor
 
 
 def resolve(spec: AttackSpec, strongest: dict[str, Any]) -> AttackSpec:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 from torch import Tensor
 
@@ -55,10 +56,15 @@ class Plan:
     def as_json(self, world_size: int) -> dict[str, Any]:
         """The manifest of a store in which this is the only run."""
         subject = self.subject
-        return {
+        content = {
             "format": FORMAT,
             "format_version": VERSION,
-            "model": {"name": self.name, "hash": model_hash(subject), **subject.describe()},
+            "model": {
+                "name": self.name,
+                "hash": model_hash(subject),
+                "metadata": subject.metadata,
+                **subject.describe(),
+            },
             "predictors": {
                 name: {"deployed_state": s.deployed_state, "states": s.state_names, "config": s.describe()["config"]}
                 for name, s in self.scored.items()
@@ -77,6 +83,7 @@ class Plan:
             "notes": list(self.notes),
             "runs": [{"started": datetime.now(UTC).isoformat(timespec="seconds"), **provenance(world_size)}],
         }
+        return cast("dict[str, Any]", json.loads(json.dumps(content)))  # compared with what was read: no tuples
 
 
 def model_hash(subject: Subject) -> str:

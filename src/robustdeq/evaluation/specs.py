@@ -13,7 +13,7 @@ from robustdeq.threat import L2, Linf, Threat
 
 NORMS: dict[str, type[Threat]] = {"Linf": Linf, "L2": L2}
 ATTACKS = ("pgd", "apgd", "square", "fab", "autoattack", "stored")
-ORACLES = ("direct", "ready", "unrolled", "estimate", "exact", "smoothed", "strongest", "none")
+ORACLES = ("direct", "ready", "unrolled", "estimate", "exact", "watched", "strongest", "none")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 
 Target = Literal["deployed", "base"]
@@ -32,7 +32,7 @@ class AttackSpec:
     norm: str = "Linf"
     eps: float
     oracle: str
-    """direct, ready, unrolled, estimate, exact, smoothed, none; or strongest: the strongest one of the grid."""
+    """direct, ready, unrolled, estimate, exact, watched, none; or strongest: the strongest one of the grid."""
     oracle_options: Mapping[str, Any] = field(default_factory=dict)
     on: Target = "deployed"
     """The predictor under attack: the deployed one, or the undefended model at its bottom (transfer)."""

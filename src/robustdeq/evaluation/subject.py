@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, is_dataclass
@@ -78,6 +79,12 @@ class Subject:
         tensors = self.predictor.state_dict().values() if isinstance(self.predictor, nn.Module) else ()
         return next((t.dtype for t in tensors if t.is_floating_point()), torch.float32)
 
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """What the checkpoint says of itself: data set, eps, training."""
+        model = self.predictor if self.dynamic is None else self.dynamic.base
+        return dict(getattr(model, "metadata", None) or {})
+
     def prepared(self) -> AbstractContextManager[Any]:
         """Eval mode and no gradients for parameters, put back afterwards."""
         return attacking(self.predictor) if isinstance(self.predictor, nn.Module) else nullcontext()
@@ -97,22 +104,32 @@ def describe(predictor: Any) -> Any:
         return f"{kind.__module__}.{kind.__qualname__}"
     content: dict[str, Any] = {"kind": type(predictor).__name__}
     if isinstance(predictor, DEQ):
-        content |= {name: encode(value) for name, value in predictor.settings().items()}
+        content |= {name: plain(value) for name, value in predictor.settings().items()}
     architecture = getattr(predictor, "architecture", None)
     if architecture is not None:
         content["architecture"] = architecture.name
-        content["options"] = {name: encode(value) for name, value in architecture.options.items()}
+        content["options"] = {name: plain(value) for name, value in architecture.options.items()}
         return content
     for name, value in vars(predictor).items():
         if not name.startswith("_") and name != "training" and name not in content:
             if is_dataclass(value) and not isinstance(value, type):
-                content[name] = asdict(value)
+                content[name] = plain(asdict(value))
             elif isinstance(value, int | float | str | bool | None):
                 content[name] = value
     content |= {
         name: describe(child) for name, child in predictor.named_children() if isinstance(child, DynamicPredictor)
     }
     return content
+
+
+def plain(value: Any) -> Any:
+    """As JSON; what has no JSON, such as a user's own solver, as the text that it prints as."""
+    try:
+        encoded = encode(value)
+        json.dumps(encoded)
+    except TypeError:
+        return repr(value) if is_dataclass(value) else type(value).__qualname__
+    return encoded
 
 
 def weights_digest(module: nn.Module) -> str:
