@@ -10,9 +10,9 @@ from robustdeq.data import load_digits
 
 
 class Linear(nn.Module):
-    """Logits W x + b in float64."""
+    """Logits W x + b in float64, for images of nine pixels."""
 
-    def __init__(self, classes=5, shape=(1, 3, 3), seed=0):
+    def __init__(self, classes=5, seed=0):
         super().__init__()
         generator = torch.Generator().manual_seed(seed)
         self.weight = nn.Parameter(torch.randn(classes, 9, dtype=torch.float64, generator=generator))
@@ -23,22 +23,26 @@ class Linear(nn.Module):
 
 
 class RowByRow(nn.Module):
-    """A small smooth network in float64 with batch norm, whose rows are computed one by one: bitwise independent."""
+    """A smooth network in float64 with batch norm and dropout, of elementwise products and sums: rows are independent."""
 
     def __init__(self, classes=5, seed=0):
         super().__init__()
-        with torch.random.fork_rng():
-            torch.manual_seed(seed)
-            self.net = nn.Sequential(
-                nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.SiLU(), nn.Dropout(0.5), nn.Flatten(), nn.Linear(16, classes)
-            ).double()
-        self.net[1].running_mean.normal_(0, 0.1, generator=torch.Generator().manual_seed(seed))
+        generator = torch.Generator().manual_seed(seed)
+        self.inner = nn.Parameter(torch.randn(16, 36, dtype=torch.float64, generator=generator))
+        self.norm = nn.BatchNorm1d(16).double()
+        self.dropout = nn.Dropout(0.5)
+        self.outer = nn.Parameter(torch.randn(classes, 16, dtype=torch.float64, generator=generator))
+        self.bias = nn.Parameter(torch.zeros(classes, dtype=torch.float64))
+        with torch.no_grad():  # no class preferred, so that small changes matter
+            self.bias.sub_(self.eval()(images(64, seed=1)).mean(0))
+        self.train()
 
     def forward(self, x):
-        return torch.cat([self.net(row[None]) for row in x])
+        hidden = self.dropout(self.norm((x.flatten(1)[:, None] * self.inner).sum(-1)).sigmoid())
+        return (hidden[:, None] * self.outer).sum(-1) + self.bias
 
 
-def images(count, shape=(1, 4, 4), seed=0, dtype=torch.float64):
+def images(count, shape=(1, 6, 6), seed=0, dtype=torch.float64):
     return torch.rand(count, *shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
 
 

@@ -2,7 +2,23 @@
 
 from robustdeq.attacks.apgd import APGD
 from robustdeq.attacks.base import Attack, AttackResult
+from robustdeq.attacks.external import FABT, AutoAttack, Square
+from robustdeq.attacks.honesty import GradientHonesty, gradient_honesty
 from robustdeq.attacks.oracle import Direct, Oracle
 from robustdeq.attacks.pgd import PGD
+from robustdeq.attacks.task import Task
 
-__all__ = ["APGD", "PGD", "Attack", "AttackResult", "Direct", "Oracle"]
+__all__ = [
+    "APGD",
+    "FABT",
+    "PGD",
+    "Attack",
+    "AttackResult",
+    "AutoAttack",
+    "Direct",
+    "GradientHonesty",
+    "Oracle",
+    "Square",
+    "Task",
+    "gradient_honesty",
+]

@@ -54,6 +54,11 @@ class APGD(Attack):
         """APGD-CE, APGD-DLR or APGD-T."""
         return {"ce": "APGD-CE", "dlr": "APGD-DLR", "dlr_targeted": "APGD-T"}[self.loss]
 
+    @property
+    def kind(self) -> str:
+        """Each loss has its own starts: the attacks of an ensemble should not all begin at the same point."""
+        return self.name
+
     def search(self, task: Task) -> Tensor:
         """The best of all restarts, or of all targets and restarts."""
         if self.loss != "dlr_targeted":

@@ -39,8 +39,8 @@ class Attack(ABC):
 
     Whatever the search does: the images lie in the ball and in [0, 1]; one with non-finite pixels is put back as it was
     received; success is judged anew on the deployed predictor; the model keeps its modes, its statistics, its gradients
-    and what requires them; the caller's grad mode and random state do not matter and do not change. A NaN image stays
-    as it is, counts as fooled, and disturbs no other.
+    and what requires them; the caller's grad mode and random state do not matter and do not change. A NaN image is
+    no search's business: it stays as it is, is judged like the others, and disturbs none of them.
     """
 
     threat: Threat
@@ -56,12 +56,17 @@ class Attack(ABC):
     def name(self) -> str:
         """For tables."""
 
+    @property
+    def kind(self) -> str:
+        """Attacks of one kind and seed have the same random starts."""
+        return type(self).__name__
+
     @abstractmethod
     def search(self, task: Task) -> Tensor:
         """An image for each of the task's. Called with gradients enabled, the model in eval mode.
 
-        Without `task.every_image` it should stop at an image's first deployed success; images that are misclassified
-        from the beginning are then not among the task's.
+        Images with NaN pixels are not among the task's. Without `task.every_image` it should stop at an image's first
+        deployed success; images that are misclassified from the beginning are then not among the task's either.
         """
 
     def __call__(
@@ -97,7 +102,7 @@ class Attack(ABC):
         if run == 0 and task.start is not None:
             return task.start[rows]
         keys = [task.keys[int(row)] for row in rows]
-        return random_starts(self.threat, task.x[rows], self.seed, type(self).__name__, run, keys)
+        return random_starts(self.threat, task.x[rows], self.seed, self.kind, run, keys)
 
     def _attack(
         self,
@@ -118,17 +123,21 @@ class Attack(ABC):
             places=torch.arange(len(x), device=x.device),
             queries=torch.zeros(len(x), dtype=torch.int64, device=x.device),
         )
-        if every_image:
-            images = self._searched(batch)
+        images, logits, attacked = x.clone(), None, x.isfinite().flatten(1).all(1)
+        if not every_image:
+            logits = batch.deployed(x, batch.all_rows).clone()
+            attacked &= ~fooled(logits, y)
+        rows = attacked.nonzero().flatten()
+        if len(rows) > 0:
+            images[rows] = self.contained(batch.part(rows))
+        if logits is None:
             logits = batch.deployed(images, batch.all_rows)
-        else:
-            images, logits = x.clone(), batch.deployed(x, batch.all_rows).clone()
-            if len(rows := (~fooled(logits, y)).nonzero().flatten()):
-                images[rows] = self._searched(batch.part(rows))
-                logits[rows] = batch.deployed(images[rows], rows)
+        elif len(rows) > 0:
+            logits[rows] = batch.deployed(images[rows], rows)
         return AttackResult(images=images, logits=logits, success=fooled(logits, y), queries=batch.queries)
 
-    def _searched(self, task: Task) -> Tensor:
+    def contained(self, task: Task) -> Tensor:
+        """What the search found, inside the ball and [0, 1]; where it is not finite, the image as it was received."""
         images = self.search(task).detach().to(task.x.dtype)
         images = self.threat.project(images, task.x)
         return torch.where(rows_like(images.isfinite().flatten(1).all(1), images), images, task.x)

@@ -1,0 +1,87 @@
+"""Gradient honesty: does an estimator's input gradient point where the deployed predictor really changes?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from robustdeq.attacks.doors import check_arguments
+from robustdeq.attacks.oracle import Oracle
+from robustdeq.attacks.task import deployed_values, input_gradient
+from robustdeq.threat import margin
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class GradientHonesty:
+    """Per oracle, a cosine for each image: 1 is an honest gradient, 0 says nothing, -1 misleads."""
+
+    cosines: dict[str, Float[Tensor, " B"]]
+
+    @property
+    def mean(self) -> dict[str, float]:
+        """Over images."""
+        return {name: float(cosine.mean()) for name, cosine in self.cosines.items()}
+
+    @property
+    def min(self) -> dict[str, float]:
+        """Over images."""
+        return {name: float(cosine.min()) for name, cosine in self.cosines.items()}
+
+    def table(self) -> str:
+        """One line for each oracle."""
+        width = max(len("oracle"), *map(len, self.cosines))
+        rows = [f"{name:<{width}}  {self.mean[name]:>9.6f}  {self.min[name]:>9.6f}" for name in self.cosines]
+        return "\n".join([f"{'oracle':<{width}}  {'mean':>9}  {'min':>9}", *rows])
+
+
+def gradient_honesty(
+    oracles: Mapping[str, Oracle], x: Tensor, y: Tensor, *, directions: int = 64, step: float = 1e-4, seed: int = 0
+) -> GradientHonesty:
+    """The cosine between each oracle's gradient of the deployed margin and its central finite differences.
+
+    Both are projected on the same random orthonormal directions, so the cosine is that within their span; it is 0 where
+    a projection vanishes. Differences need precision: use float64. The shifted images may leave [0, 1] by `step`.
+
+    Args:
+        oracles: By name.
+        x: Pixels in [0, 1], (B, ...).
+        y: Labels.
+        directions: How many, at most as many as an image has pixels; costs two deployed passes each.
+        step: Of the differences, in pixel units.
+        seed: Of the directions.
+    """
+    for oracle in oracles.values():
+        check_arguments(oracle, x, y, None)
+    with torch.inference_mode(False), torch.enable_grad():
+        x, y = x.detach().clone(), y.clone()
+        axes = _orthonormal(x[0].numel(), directions, seed).to(x)
+        differences: dict[int, Tensor] = {}
+        cosines = {}
+        for name, oracle in oracles.items():
+            predictor = id(oracle.target)
+            if predictor not in differences:
+                differences[predictor] = _differences(oracle.deployed, x, y, axes, step)
+            variable = x.clone().requires_grad_()
+            gradient = input_gradient(margin(deployed_values(oracle)(variable), y), variable)
+            cosines[name] = torch.cosine_similarity(gradient.flatten(1) @ axes, differences[predictor], dim=1, eps=0)
+        return GradientHonesty(cosines={name: cosine.nan_to_num(nan=0.0) for name, cosine in cosines.items()})
+
+
+def _orthonormal(size: int, count: int, seed: int) -> Tensor:
+    """(size, min(count, size)), from the QR decomposition of a Gaussian matrix."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.linalg.qr(torch.randn(size, min(count, size), dtype=torch.float64, generator=generator)).Q
+
+
+def _differences(deployed: Callable[[Tensor], Tensor], x: Tensor, y: Tensor, axes: Tensor, step: float) -> Tensor:
+    """(B, directions): the derivative of the deployed margin along each."""
+
+    def along(axis: Tensor) -> Tensor:
+        shift = step * axis.reshape(x.shape[1:])
+        return (margin(deployed(x + shift), y) - margin(deployed(x - shift), y)) / (2 * step)
+
+    return torch.stack([along(axis) for axis in axes.T], dim=1)

@@ -1,0 +1,79 @@
+"""Gradient honesty: 1 for true gradients, what is expected for false ones."""
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+
+from robustdeq.attacks import Direct, Oracle, gradient_honesty
+
+from .oracles import Recorded
+from .victims import RowByRow, images, predictions
+
+
+@pytest.fixture
+def model():
+    return RowByRow().eval()
+
+
+@pytest.fixture
+def x():
+    return 0.1 + 0.8 * images(5)
+
+
+@dataclass(frozen=True, eq=False)
+class Shattered(Oracle):
+    """The deployed predictor with a gradient that is rotated away within the image."""
+
+    model: torch.nn.Module
+
+    @property
+    def target(self):
+        return self.model
+
+    def estimate(self, x):
+        return self.model(x.roll(1, dims=-1))
+
+
+@pytest.mark.parametrize("directions", [8, 64])
+def test_a_smooth_network_s_own_gradient_is_honest(model, x, directions):
+    honesty = gradient_honesty({"direct": Direct(model)}, x, predictions(model, x), directions=directions)
+    assert honesty.cosines["direct"].shape == (5,)
+    assert honesty.min["direct"] == pytest.approx(1, abs=1e-6)
+    assert honesty.mean["direct"] == pytest.approx(1, abs=1e-6)
+
+
+def test_length_does_not_matter_and_a_reversed_gradient_is_minus_one(model, x):
+    oracles = {"small": Recorded(model, factor=0.01), "reversed": Recorded(model, factor=-1.0)}
+    honesty = gradient_honesty(oracles, x, predictions(model, x))
+    assert honesty.min["small"] == pytest.approx(1, abs=1e-6)
+    assert honesty.mean["reversed"] == pytest.approx(-1, abs=1e-6)
+
+
+def test_a_gradient_of_something_else_and_one_that_vanishes_are_found_out(model, x):
+    oracles = {"elsewhere": Shattered(model), "none": Recorded(model, factor=0.0)}
+    honesty = gradient_honesty(oracles, x, predictions(model, x))
+    assert honesty.mean["elsewhere"] < 0.9
+    assert honesty.cosines["none"].tolist() == [0.0] * 5
+
+
+def test_the_difference_quotient_of_a_predictor_is_taken_once(model, x):
+    calls = []
+    model.register_forward_hook(lambda *_: calls.append(1))
+    gradient_honesty({"a": Recorded(model), "b": Recorded(model)}, x, predictions(model, x), directions=4)
+    assert len(calls) == 1 + 8 + 2 * 2
+
+
+def test_the_table_has_a_line_for_each_oracle(model, x):
+    oracles = {"direct": Direct(model), "a longer name": Recorded(model, factor=-1.0)}
+    table = gradient_honesty(oracles, x, predictions(model, x)).table().splitlines()
+    assert table[0].split() == ["oracle", "mean", "min"]
+    assert table[1].split() == ["direct", "1.000000", "1.000000"]
+    assert table[2].split()[-2:] == ["-1.000000", "-1.000000"]
+    assert len({len(line) for line in table}) == 1
+
+
+def test_it_works_in_inference_mode(model, x):
+    with torch.inference_mode():
+        honesty = gradient_honesty({"direct": Direct(model)}, x, predictions(model, x))
+    assert honesty.min["direct"] == pytest.approx(1, abs=1e-6)
