@@ -75,6 +75,14 @@ def resolve(ckpt: str) -> Checkpoint:
     return _describe(ckpt, predictor)
 
 
+def defence_budget(eps: float | None) -> dict[str, float]:
+    """Radius and step of the entropy reduction: the budget eps and a quarter of it, as 8/255 and 2/255 are.
+
+    A predictor that does not say its eps has the defaults.
+    """
+    return {} if eps is None else {"radius": eps, "step_size": eps / 4}
+
+
 def shipped() -> list[str]:
     """Names of the checkpoints that come with robustdeq."""
     folder = Path(str(resources.files("robustdeq") / "checkpoints"))

@@ -81,7 +81,7 @@ def _readable(message: str) -> str:
 
 
 def _spelled(key: str) -> str:
-    return key.upper() if key in ("ckpt", "image", "file", "dir", "subject") else f"--{key}"
+    return key.upper() if key in ("ckpt", "image", "file", "dirs", "subject") else f"--{key}"
 
 
 def _expectation(text: str) -> str:

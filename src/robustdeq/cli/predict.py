@@ -14,11 +14,11 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
-from robustdeq.cli.checkpoints import Checkpoint, resolve
+from robustdeq.cli.checkpoints import Checkpoint, defence_budget, resolve
 from robustdeq.data import DataError, DataNotFoundError
 from robustdeq.data.photos import Photo, read_photo
 from robustdeq.defences import EntropyReduction
-from robustdeq.models.predictor import entropy
+from robustdeq.models.predictor import DynamicPredictor, entropy
 from robustdeq.solve import Status
 
 BATCH = 64
@@ -77,8 +77,9 @@ def run(
 
 
 def _defended(checkpoint: Checkpoint) -> Any:
-    eps = checkpoint.required("eps")
-    return EntropyReduction(checkpoint.predictor, step_size=eps / 4, radius=eps)
+    if not isinstance(checkpoint.predictor, DynamicPredictor):
+        raise ValueError(f"{checkpoint.name} has no dynamics: --defence entropy is for DEQ models")
+    return EntropyReduction(checkpoint.predictor, **defence_budget(checkpoint.eps))
 
 
 @torch.no_grad()

@@ -1,0 +1,228 @@
+"""The paper's figures from stores and training runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from robustdeq.evaluation import metrics
+from robustdeq.report.drawing import COLOURS, Figure, draw
+from robustdeq.report.sources import Result, Run, Sources
+
+DEPLOYED = pl.col("predictor") == "deployed"
+
+
+def make_figures(sources: Sources) -> list[Figure]:
+    """Every figure that the results allow."""
+    whole = [r for r in sources.results if r.store.manifest["dynamic"] and not r.store.manifest["union"]]
+    figures = [figure_2(r) for r in whole]
+    figures += [figure_3a(whole), figure_3b(whole), figure_3c(whole), *map(figure_5, whole), figure_4(sources.runs)]
+    return [figure for figure in figures if figure is not None]
+
+
+def figure_2(r: Result) -> Figure | None:
+    """Residuals, entropies and one trace, clean and attacked."""
+    name = _diagnosed(r) or _strongest(r)
+    if name is None or r.entropy is not None:
+        return None
+    clean = r.store.clean().filter(DEPLOYED).collect()
+    attacked = r.store.rows(name).filter(DEPLOYED).collect()
+    last = str(_states(r)[-1])
+    residuals = [f.filter(pl.col("state") == last)["residual"].drop_nulls().to_numpy() for f in (clean, attacked)]
+    entropies = [f.filter(pl.col("deployed"))["entropy"].to_numpy() for f in (clean, attacked)]
+    traces = [_trace(f.group_by("state").agg(pl.col("entropy").mean()), _states(r)) for f in (clean, attacked)]
+    words = ("clean", "attacked")
+
+    def paint(a: Any, b: Any, c: Any) -> None:
+        for values, word, colour in zip(residuals, words, COLOURS, strict=False):
+            if len(values):
+                a.hist(np.log10(np.maximum(values, 1e-12)), bins=24, alpha=0.6, color=colour, label=word)
+        a.set_xlabel(f"log10 residual of z[{last}]")
+        a.set_ylabel("images")
+        top = max((float(v.max()) for v in entropies if len(v)), default=1.0)
+        for values, word, colour in zip(entropies, words, COLOURS, strict=False):
+            b.hist(values, bins=np.linspace(0, top, 25), alpha=0.6, color=colour, label=word)
+        b.set_xlabel("entropy (nats)")
+        for trace, word in zip(traces, words, strict=True):
+            c.plot(_states(r), trace, marker="o", label=word)
+        c.set_xlabel("state t")
+        c.set_ylabel("mean entropy (nats)")
+        c.legend()
+
+    alt = (
+        f"Three panels for {r.label}. Left: residuals at the last state. Middle: entropies of the prediction. Right: "
+        f"mean entropy along the states, from {traces[0][0]:.2f} to {traces[0][-1]:.2f} nats clean and from "
+        f"{traces[1][0]:.2f} to {traces[1][-1]:.2f} under {name}."
+    )
+    where = f"store {r.label}: clean and {name}; predictor deployed; residual, entropy"
+    title = f"Fig. 2. Residual and entropy, clean and under {name}: {r.label}"
+    return draw(f"figure-2-{_slug(r)}", title, alt, paint, panels=3, width=9, height=2.8, where=where)
+
+
+def figure_3a(results: list[Result]) -> Figure | None:
+    """The grid's accuracies by state."""
+    grids = {
+        r.label: metrics.by_oracle(r.store, predictor="deployed") for r in results if metrics.grid_attacks(r.store)
+    }
+    grids = {label: grid.filter(~pl.col("aware")) for label, grid in grids.items() if len(grid)}
+    if not grids:
+        return None
+
+    def paint(axes: Any) -> None:
+        for k, (label, grid) in enumerate(grids.items()):
+            offset = (k - (len(grids) - 1) / 2) * 0.15
+            axes.scatter(grid["i"].to_numpy() + offset, 100 * grid["accuracy"].to_numpy(), s=9, alpha=0.55)
+            lowest = grid.group_by("i").agg(pl.col("accuracy").min()).sort("i")
+            axes.plot(lowest["i"].to_numpy() + offset, 100 * lowest["accuracy"].to_numpy(), label=label)
+        axes.set_xlabel("state i that is attacked")
+        axes.set_ylabel("accuracy (%)")
+        axes.legend(fontsize=8)
+
+    lows = "; ".join(f"{label} {100 * float(grid['accuracy'].to_numpy().min()):.1f}" for label, grid in grids.items())
+    alt = f"Accuracy under each attack of the grid, by the state it attacks; lines join the lowest. Lowest (%): {lows}."
+    where = f"stores {', '.join(grids)}: grid; predictor deployed, deployed state; share without success"
+    return draw("figure-3a", "Fig. 3a. Accuracy under every intermediate-state attack", alt, paint, where=where)
+
+
+def figure_3b(results: list[Result]) -> Figure | None:
+    """What the entropy reduction does to entropy along the states, on attacked images."""
+    lines = {}
+    for r in results:
+        name = _strongest(r)
+        if r.entropy is None or name is None or "base" not in r.store.manifest["predictors"]:
+            continue
+        rows = r.store.rows(name).group_by("predictor", "state").agg(pl.col("entropy").mean()).collect()
+        means = {
+            who: _trace(rows.filter(pl.col("predictor") == who).select("state", "entropy"), _states(r))
+            for who in ("deployed", "base")
+        }
+        lines[r.label] = (_states(r), np.array(means["deployed"]) - np.array(means["base"]), name)
+    if not lines:
+        return None
+
+    def paint(axes: Any) -> None:
+        for label, (states, values, _) in lines.items():
+            axes.plot(states, values, marker="o", label=label)
+        axes.axhline(0, color="#888888", linewidth=0.8)
+        axes.set_xlabel("state t")
+        axes.set_ylabel("entropy, defended minus base (nats)")
+        axes.legend(fontsize=8)
+
+    said = "; ".join(f"{label} {values[-1]:+.3f} at the last state" for label, (_, values, _) in lines.items())
+    alt = f"Change of the mean entropy by entropy reduction at each state, on attacked images: {said}."
+    where = "; ".join(
+        f"store {label}: {name}; entropy, predictor deployed minus base" for label, (_, _, name) in lines.items()
+    )
+    return draw("figure-3b", "Fig. 3b. Entropy change by state from Sec. 3.2", alt, paint, where=where)
+
+
+def figure_3c(results: list[Result]) -> Figure | None:
+    """How far attacks move the states."""
+    lines = {}
+    for r in results:
+        name = _diagnosed(r)
+        if name is None:
+            continue
+        rows = r.store.rows(name).filter(DEPLOYED & pl.col("deviation").is_not_null())
+        means = rows.group_by("state").agg(pl.col("deviation").mean()).collect()
+        if len(means):
+            lines[r.label] = (_states(r), _trace(means.rename({"deviation": "entropy"}), _states(r)), name)
+    if not lines:
+        return None
+
+    def paint(axes: Any) -> None:
+        for label, (states, values, _) in lines.items():
+            axes.plot(states, values, marker="o", label=label)
+        axes.set_xlabel("state t")
+        axes.set_ylabel("relative deviation")
+        axes.set_ylim(bottom=0)
+        axes.legend(fontsize=8)
+
+    said = "; ".join(f"{label} {values[-1]:.3f}" for label, (_, values, _) in lines.items())
+    alt = f"Relative deviation of attacked from clean states, by state; at the last one: {said}."
+    where = "; ".join(f"store {label}: {name}; predictor deployed; deviation" for label, (_, _, name) in lines.items())
+    return draw("figure-3c", "Fig. 3c. Deviation of the states under attack", alt, paint, where=where)
+
+
+def figure_5(r: Result) -> Figure | None:
+    """The grid by unrolling, a line per state."""
+    if not metrics.grid_attacks(r.store):
+        return None
+    grid = metrics.by_oracle(r.store, predictor="deployed").filter(~pl.col("aware"))
+    if not len(grid):
+        return None
+    dampings = sorted(grid["damping"].unique().to_list())
+    shades = np.linspace(0.25, 1.0, max(grid["i"].n_unique(), 1))
+
+    def paint(*axes: Any) -> None:
+        for panel, damping in zip(axes, dampings, strict=True):
+            for shade, (i, line) in zip(
+                shades,
+                grid.filter(pl.col("damping") == damping).sort("i", "K").group_by("i", maintain_order=True),
+                strict=False,
+            ):
+                panel.plot(
+                    line["K"].to_numpy(),
+                    100 * line["accuracy"].to_numpy(),
+                    color=COLOURS[0],
+                    alpha=shade,
+                    label=f"i = {i[0]}",
+                )
+            panel.set_xlabel("unrolling steps K_a")
+            panel.set_title(f"lambda = {damping:g}", fontsize=10)
+        axes[0].set_ylabel("accuracy (%)")
+        axes[-1].legend(fontsize=7, ncol=2)
+
+    alt = f"Accuracy of {r.label} by unrolling steps, a line per state, earlier ones paler; a panel for each lambda."
+    where = f"store {r.label}: grid; predictor deployed, deployed state; share without success"
+    title = f"Fig. 5. Intermediate-state attacks by unrolling: {r.label}"
+    return draw(f"figure-5-{_slug(r)}", title, alt, paint, panels=len(dampings), width=7, where=where)
+
+
+def figure_4(runs: list[Run]) -> Figure | None:
+    """Validation accuracy during training."""
+    curves = {run.label: run.validation() for run in runs}
+    curves = {label: points for label, points in curves.items() if points}
+    if not curves:
+        return None
+
+    def paint(axes: Any) -> None:
+        for label, points in curves.items():
+            axes.plot([p[0] for p in points], [100 * p[2] for p in points], marker=".", label=label)
+        axes.set_xlabel("epoch")
+        axes.set_ylabel("held-out PGD accuracy (%)")
+        axes.legend(fontsize=8)
+
+    said = "; ".join(f"{label} {100 * points[-1][2]:.1f} percent at the end" for label, points in curves.items())
+    alt = f"Accuracy under PGD-10 on held-out training images, by epoch: {said}."
+    where = "; ".join(f"run {label}: metrics.csv, validation_pgd" for label in curves)
+    return draw("figure-4-6", "Figs. 4 and 6. PGD-10 accuracy during training", alt, paint, where=where)
+
+
+def _states(r: Result) -> list[int]:
+    return [int(name) for name in r.store.manifest["predictors"]["deployed"]["states"] if name != "final"]
+
+
+def _trace(means: pl.DataFrame, states: list[int]) -> list[float]:
+    by_state = dict(zip(means["state"].to_list(), means["entropy"].to_list(), strict=True))
+    return [float(by_state.get(str(t), np.nan)) for t in states]
+
+
+def _strongest(r: Result) -> str | None:
+    """The grid's strongest attack, else any ready-made one."""
+    try:
+        return metrics.strongest(r.store).attack
+    except metrics.IncompleteError:
+        ready = [n for n, c in r.store.manifest["attacks"].items() if c["group"] == "ready" and r.store.complete(n)]
+        return ready[0] if ready else None
+
+
+def _diagnosed(r: Result) -> str | None:
+    found = [n for n, c in r.store.manifest["attacks"].items() if c["diagnostics"] and r.store.complete(n)]
+    return found[0] if found else None
+
+
+def _slug(r: Result) -> str:
+    return "".join(c if c.isalnum() or c in "-+." else "-" for c in r.label)

@@ -1,0 +1,141 @@
+"""The images that are attacked worst, and the entropy along their states: clean, attacked, regulated."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+from PIL import Image
+
+from robustdeq.report.drawing import Figure, draw
+from robustdeq.report.sources import Result, Sources
+
+SHOWN = 6
+"""Images per store."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One attacked image."""
+
+    number: int
+    """Position in the test order."""
+    label: str
+    prediction: str
+    attack: str
+    broken_by: int
+    """Attacks of the store under which the deployed predictor errs."""
+    of: int
+    png: str
+    """Base64."""
+    traces: Figure
+
+
+@dataclass(frozen=True)
+class ImagePage:
+    """All stores that were evaluated on the same images."""
+
+    name: str
+    title: str
+    groups: list[tuple[Result, list[Picture]]]
+
+
+def make_pages(sources: Sources) -> list[ImagePage]:
+    """A page for each image set of which adversarial images are kept."""
+    sets: dict[str, list[Result]] = defaultdict(list)
+    for r in sources.results:
+        sets[r.data["sha256"]].append(r)
+    pages = []
+    for digest, results in sorted(sets.items()):
+        groups = [(r, pictures) for r in results if (pictures := worst_pictures(r))]
+        data = results[0].data
+        if groups:
+            title = f"The images attacked worst: {data['name']}, {data['split']}, {data['images']} images"
+            pages.append(ImagePage(f"images-{digest}", title, groups))
+    return pages
+
+
+def worst_pictures(r: Result) -> list[Picture]:
+    """The images that most attacks break, each under the kept attack that leaves it the lowest margin."""
+    kept = [name for name in r.store.attacks if r.store.has_images(name) and r.store.complete(name)]
+    if not kept:
+        return []
+    deployed = (pl.col("predictor") == "deployed") & pl.col("deployed")
+    complete = [name for name in r.store.attacks if r.store.complete(name)]
+    ranking = (
+        r.store.rows(complete)
+        .filter(deployed)
+        .group_by("image")
+        .agg(broken=pl.col("success").sum(), margin=pl.col("margin").mean())
+        .join(r.store.clean().filter(deployed & pl.col("correct")).select("image"), on="image")
+        .sort(["broken", "margin", "image"], descending=[True, False, False])
+        .head(SHOWN)
+        .collect()
+    )
+    pictures = []
+    for row in ranking.iter_rows(named=True):
+        mine = pl.col("image") == row["image"]
+        rows = r.store.rows(kept).filter(deployed & mine).sort("margin", "attack").head(1).collect()
+        attack, found = rows["attack"][0], rows.row(0, named=True)
+        pictures.append(
+            Picture(
+                number=row["image"],
+                label=_class(r, found["label"]),
+                prediction=_class(r, found["prediction"]),
+                attack=attack,
+                broken_by=row["broken"],
+                of=len(complete),
+                png=_png(r, attack, row["image"]),
+                traces=_traces(r, attack, row["image"]),
+            )
+        )
+    return pictures
+
+
+def _class(r: Result, label: int) -> str:
+    classes = (r.store.manifest["model"].get("metadata") or {}).get("classes")
+    return "none (not finite)" if label < 0 else str(classes[label] if classes else label)
+
+
+def _png(r: Result, attack: str, image: int) -> str:
+    places, pixels = r.store.images(attack, image // int(r.store.manifest["shard_size"]))
+    values = pixels.numpy()[int(np.flatnonzero(places.numpy() == image)[0])]
+    picture = np.rint(np.clip(values, 0, 1) * 255).astype(np.uint8).transpose(1, 2, 0)
+    buffer = io.BytesIO()
+    Image.fromarray(picture[:, :, 0] if picture.shape[2] == 1 else picture).save(buffer, format="PNG")
+    return base64.b64encode(buffer.getvalue()).decode()
+
+
+def _traces(r: Result, attack: str, image: int) -> Figure:
+    """Entropy along the states; regulated is the defended predictor on the attacked image."""
+    mine = pl.col("image") == image
+    clean = r.store.clean().filter(mine & (pl.col("state") != "final")).collect()
+    attacked = r.store.rows(attack).filter(mine & (pl.col("state") != "final")).collect()
+    undefended = "base" if r.entropy is not None and "base" in r.store.manifest["predictors"] else "deployed"
+    lines = {"clean": _line(clean, undefended), "attacked": _line(attacked, undefended)}
+    if undefended == "base":
+        lines["regulated"] = _line(attacked, "deployed")
+
+    def paint(axes: Any) -> None:
+        for word, (states, values) in lines.items():
+            axes.plot(states, values, marker="o", markersize=3, label=word)
+        axes.set_xlabel("state t")
+        axes.set_ylabel("entropy (nats)")
+        axes.set_ylim(0, 1.1 * max((v for _, values in lines.values() for v in values if v == v), default=1.0))
+        axes.legend(fontsize=8)
+
+    ends = ", ".join(f"{word} {values[-1]:.2f}" for word, (_, values) in lines.items() if values)
+    alt = f"Entropy of the prediction along the states for image {image}; at the last state: {ends} nats."
+    where = f"store {r.label}: clean and {attack}; image {image}; entropy of predictor {undefended}"
+    where += " (regulated: deployed)" if undefended == "base" else ""
+    return draw(f"trace-{r.label}-{image}", f"Image {image}", alt, paint, width=3.6, height=2.4, where=where)
+
+
+def _line(rows: pl.DataFrame, predictor: str) -> tuple[list[int], list[float]]:
+    mine = rows.filter(pl.col("predictor") == predictor).with_columns(pl.col("state").cast(pl.Int32)).sort("state")
+    return mine["state"].to_list(), mine["entropy"].to_list()

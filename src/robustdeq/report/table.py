@@ -1,0 +1,60 @@
+"""A table that every format is made from; each number carries where it comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from robustdeq.evaluation.statistics import Share
+
+Kind = Literal["text", "ours", "paper", "apart", "none"]
+"""apart: a number of the paper that is not comparable with ours beside it."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What is shown, and where it comes from."""
+
+    text: str
+    kind: Kind = "text"
+    where: str = ""
+    """Store, attack, filter and how they were reduced; for the paper its table."""
+    small: str = ""
+    """Shown small beneath: the 95% interval, or which K_a."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows under a head."""
+
+    name: str
+    title: str
+    head: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    notes: Sequence[str] = field(default=())
+
+    def numeric(self, column: int) -> bool:
+        """Whether a column holds numbers only."""
+        return all(row[column].kind != "text" for row in self.rows)
+
+
+NONE = Cell("-", "none")
+
+
+def share(value: Share, where: str) -> Cell:
+    """An accuracy in percent."""
+    interval = f"{100 * value.low:.1f} to {100 * value.high:.1f}"
+    return Cell(f"{100 * value.value:.2f}", "ours", f"{where}; {value.images} images", interval)
+
+
+def number(value: float, where: str, *, digits: int = 2) -> Cell:
+    """Another number of ours."""
+    return Cell(f"{value:.{digits}f}", "ours", where)
+
+
+def published(value: float | None, table: str, *, comparable: bool, digits: int = 2) -> Cell:
+    """A number of the paper's."""
+    if value is None:
+        return NONE
+    return Cell(f"{value:.{digits}f}", "paper" if comparable else "apart", f"paper, {table}")
