@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
@@ -24,10 +25,12 @@ GIVEN: dict[str, tuple[str, ...]] = {
     "weights": ("*",),
     "basic": ("config_json", "x_uint8", "y", "z_rand_int8", "z_rand_scale", "undef_states_image0_t"),
     "train": ("param_names", "jac_probe_int8", "jac_probe_scale", "trainmode_mask_branch*"),
-    "attack": ("grad_names", "x_adv"),
+    "attack": ("grad_names", "x_start", "x_adv"),
     "stress": ("*_scale_keys", "*_scale_factors"),
 }
-"""Inputs of the comparisons. A test can read these and no others, so nothing is compared with itself."""
+"""Inputs of the comparisons. A test can read these and no others, and none that it compares itself."""
+
+_withheld: list[tuple[str, tuple[str, ...]]] = []
 
 
 @cache
@@ -39,6 +42,16 @@ def arrays(case: str, file: str) -> Mapping[str, np.ndarray]:
 
 def matches(name: str, patterns: Sequence[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+@contextmanager
+def withheld(file: str, patterns: Sequence[str]) -> Iterator[None]:
+    """Inside, these arrays cannot be read: they are being compared."""
+    _withheld.append((file, tuple(patterns)))
+    try:
+        yield
+    finally:
+        _withheld.pop()
 
 
 @dataclass(frozen=True)
@@ -55,6 +68,8 @@ class Case:
             raise KeyError(
                 f"{name} of {self.name}_{file} is a result, not an input: return ours and let it be compared"
             )
+        if any(file == other and matches(name, patterns) for other, patterns in _withheld):
+            raise KeyError(f"{name} of {self.name}_{file} is what this test compares: it cannot be its input")
         return arrays(self.name, file)[name]
 
     def tensor(self, file: str, name: str) -> Tensor:

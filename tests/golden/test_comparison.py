@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from .cases import CASES, Digest
-from .comparison import assert_meets
+from .cases import CASES, Digest, withheld
+from .comparison import COMPARISONS, assert_meets, compares
 
 GOLDEN = {"a": np.array([1.0, -100.0]), "steps": np.array([3, 8])}
 OURS = {"a": torch.tensor([1.0, -100.0], dtype=torch.float64), "steps": torch.tensor([3, 8])}
@@ -55,3 +55,15 @@ def test_digest_of_a_short_vector_is_the_written_formula():
 def test_results_cannot_be_read_as_inputs():
     with pytest.raises(KeyError, match="is a result"):
         CASES["A"].given("basic", "undef_logits")
+
+
+def test_a_test_cannot_read_what_it_compares():
+    def itself(case):
+        return {"x_adv": case.x_adv}
+
+    test = compares("attack", "x_adv")(itself)
+    COMPARISONS.pop()
+    with pytest.raises(KeyError, match="is what this test compares"):
+        test(case=CASES["B"])
+    with withheld("attack", ["x_start"]):
+        assert CASES["B"].x_adv.shape == (4, 3, 32, 32)

@@ -8,13 +8,6 @@ import pytest
 from .cases import DATA, FILES, GIVEN, NAMES, arrays, matches
 from .comparison import COMPARISONS
 
-NOT_YET = {
-    # PGD from a given start: its losses on the way belong to the attacks; x_adv, its result, is an input until then
-    "attack": ("x_start", "pgd_*"),
-    # input entropy reduction belongs to the defences
-    "stress": ("*_def_*",),
-    "defence": ("*",),
-}
 NOT_NUMBERS = {
     # where the images come from; checking it needs CIFAR-10
     "basic": ("cifar10_test_index",),
@@ -36,7 +29,7 @@ def compared(case, file, name):
 
 
 def excused(file, name):
-    return matches(name, NOT_YET.get(file, ())) or matches(name, NOT_NUMBERS.get(file, ()))
+    return matches(name, NOT_NUMBERS.get(file, ()))
 
 
 def test_the_data_are_the_files_we_know():
@@ -58,7 +51,7 @@ def test_no_array_is_both_compared_and_excused(case, file):
     assert not [name for name in arrays(case, file) if compared(case, file, name) and excused(file, name)]
 
 
-@pytest.mark.parametrize("table", [GIVEN, NOT_YET, NOT_NUMBERS], ids=["given", "not yet", "not numbers"])
+@pytest.mark.parametrize("table", [GIVEN, NOT_NUMBERS], ids=["given", "not numbers"])
 def test_no_pattern_of_the_tables_is_stale(table):
     stale = [
         (file, pattern)
