@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import robustdeq
-from robustdeq.cli import bench, convert, predict, recipes, train
+from robustdeq.cli import bench, convert, evaluate, predict, recipes, report, train
 from robustdeq.cli.checkpoints import HELP as CKPT
 from robustdeq.cli.errors import Parser, check_words
 from robustdeq.training import TrainConfig
@@ -37,6 +37,24 @@ VERBS = {
         renamed=(("data_root", "--data-root", {"type": Path | None, "help": "where the data are"}),),
         overrides=TrainConfig,
     ),
+    "evaluate": Verb(
+        evaluate.run,
+        positionals=(("ckpt", {"type": str, "help": CKPT}),),
+        renamed=(
+            ("data_root", "--data-root", {"type": Path | None, "help": "where the data are"}),
+            ("defence_variant", "--defence.variant", {"type": Literal["paper", "released"], "help": "whose algorithm"}),
+            ("defence_every", "--defence.every", {"type": int, "help": "T_f, solver steps between interventions"}),
+            ("defence_steps", "--defence.steps", {"type": int, "help": "R, inner iterations of an intervention"}),
+            ("aware", "--aware", {"action": "store_true", "help": "also attack with gradients of the defended pass"}),
+            ("union", "--union", {"action": "store_true", "help": "broken images leave: only the union, but faster"}),
+            ("keep_images", "--keep-images", {"action": "store_true", "help": "store the adversarial images"}),
+            (
+                "sources",
+                "--sources",
+                {"type": Path, "nargs": "+", "help": "other stores, whose kept images are shown to this predictor"},
+            ),
+        ),
+    ),
     "bench": Verb(
         bench.run,
         positionals=(("subject", {"nargs": "?", "default": "core", "type": bench.Subject, "help": "what to measure"}),),
@@ -44,6 +62,12 @@ VERBS = {
     ),
     "convert": Verb(
         convert.run, positionals=(("file", {"type": Path, "help": "a checkpoint of the paper's released code"}),)
+    ),
+    "report": Verb(
+        report.run,
+        positionals=(
+            ("dirs", {"type": Path, "nargs": "+", "help": "stores, training folders, or folders above them"}),
+        ),
     ),
     "predict": Verb(
         predict.run,

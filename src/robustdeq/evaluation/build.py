@@ -8,8 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from robustdeq import attacks
-from robustdeq.attacks import Attack, Direct, Oracle
+from robustdeq.attacks import APGD, FABT, PGD, Attack, AutoAttack, Direct, Oracle, Square
 from robustdeq.attacks.oracles import Estimate, Exact, UnrolledState, WatchedStates
 from robustdeq.evaluation.specs import AttackSpec
 from robustdeq.evaluation.subject import Subject
@@ -20,13 +19,13 @@ from robustdeq.solve import Phantom
 READY = Phantom(steps=9, damping=0.5)
 """METHOD.md's ready-made attack differentiates the final state so."""
 
-_ATTACKS = {"pgd": "PGD", "apgd": "APGD", "square": "Square", "fab": "FAB", "autoattack": "AutoAttack"}
+_ATTACKS: dict[str, type[Attack]] = {"pgd": PGD, "apgd": APGD, "square": Square, "fab": FABT, "autoattack": AutoAttack}
 
 
 def build_attack(spec: AttackSpec, seed: int) -> Attack:
     """The attack, seeded by (seed, its name)."""
     try:
-        return getattr(attacks, _ATTACKS[spec.attack])(spec.threat, seed=spec.seed(seed), **spec.options)
+        return _ATTACKS[spec.attack](spec.threat, seed=spec.seed(seed), **spec.options)
     except (TypeError, ValueError) as error:
         raise ValueError(
             f"attack {spec.name}: {spec.attack} cannot be made with {dict(spec.options)}: {error}"

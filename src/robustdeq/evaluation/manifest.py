@@ -132,7 +132,7 @@ def differences(found: dict[str, Any], wanted: dict[str, Any], prefix: str = "")
         for name in sorted(found["attacks"].keys() & wanted["attacks"].keys()):
             a, b = found["attacks"][name], wanted["attacks"][name]
             if a["hash"] != b["hash"]:
-                ignored = ("hash", "cost", "group", "resolved")
+                ignored = ("hash", "cost", "group", "resolved", "is_aa")
                 a, b = ({k: v for k, v in config.items() if k not in ignored} for config in (a, b))
                 lines += differences(a, b, f"attacks.{name}.")
     return lines

@@ -161,8 +161,7 @@ def paper_minimum(
 
 def aa_accuracy(store: Store, *, predictor: str = DEPLOYED, state: str | None = None) -> dict[str, Share]:
     """Under AutoAttack with standard budgets, by attack name: which oracle it used is in the manifest."""
-    names = [name for name, config in store.manifest["attacks"].items() if config["attack"] == "autoattack"]
-    names = [name for name in names if not store.manifest["attacks"][name]["options"] and store.complete(name)]
+    names = [name for name, config in store.manifest["attacks"].items() if config["is_aa"] and store.complete(name)]
     return {name: union_accuracy(store, [name], predictor=predictor, state=state) for name in names}
 
 
@@ -180,7 +179,7 @@ def entropy_change(
     return (
         store.rows(grid_attacks(store) if attacks is None else attacks)
         .filter(column)
-        .join(clean, on="image")
+        .join(clean, on="image", maintain_order="left")
         .group_by("attack", maintain_order=True)
         .agg(
             share=(pl.col("clean") < pl.col("entropy")).mean(),

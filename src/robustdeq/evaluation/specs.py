@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from robustdeq.attacks import AutoAttack
 from robustdeq.threat import L2, Linf, Threat
 
 NORMS: dict[str, type[Threat]] = {"Linf": Linf, "L2": L2}
@@ -63,9 +64,8 @@ class AttackSpec:
 
     @property
     def is_standard_autoattack(self) -> bool:
-        """AutoAttack as published: no budget of its own, steered and judged by the deployed predictor."""
-        steered = self.oracle_options.get("values", "deployed") == "deployed"
-        return self.attack == "autoattack" and not self.options and self.limit is None and steered
+        """AutoAttack with the budgets it was published with."""
+        return self.attack == "autoattack" and {**AutoAttack.STANDARD, **self.options} == AutoAttack.STANDARD
 
     @property
     def threat(self) -> Threat:
@@ -85,7 +85,7 @@ class AttackSpec:
     def as_json(self) -> dict[str, Any]:
         """For the manifest."""
         content: dict[str, Any] = json.loads(canonical(asdict(self)))
-        return {**content, "hash": self.hash, "cost": self.cost()}
+        return {**content, "hash": self.hash, "cost": self.cost(), "is_aa": self.is_standard_autoattack}
 
     def cost(self, states: int = 8) -> float:
         """About how many evaluations of f an image takes; a backward pass counts as two.

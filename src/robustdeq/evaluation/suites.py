@@ -166,6 +166,19 @@ def autoattack(setting: Setting, *, with_grid: bool) -> AttackSpec:
     )
 
 
+def square(setting: Setting, **changes: Any) -> AttackSpec:
+    """Square with its 5,000 queries: it sees the deployed predictor's values and no gradient, so no state matters."""
+    spec = AttackSpec(
+        name="square",
+        attack="square",
+        oracle="direct",
+        oracle_options={"values": "deployed"},
+        every_image=False,
+        **setting.ball,
+    )
+    return replace(spec, **changes)
+
+
 def has_grid(store: Store | None, setting: Setting) -> bool:
     """Whether a store holds the whole grid, on every image."""
     manifest = store.read_manifest() if store is not None else None
@@ -257,24 +270,19 @@ def _paper(setting: Setting) -> Suite:
         return Suite("paper", [*specs, autoattack(setting, with_grid=False)])
     specs += grid(setting)
     pairs = [(i, k) for i, k in TABLE_4 if i <= setting.subject.states]
-    for attack, options, limit in (("apgd", {"loss": "ce"}, None), ("square", {}, 1000)):
-        for i, k in pairs:
-            base = unrolled(setting, i, k, 0.5)
-            values = (
-                "deployed" if attack == "apgd" else "surrogate"
-            )  # Square has no gradient: its surrogate is its values
-            specs.append(
-                replace(
-                    base,
-                    name=grid_name(i, k, 0.5, attack=attack),
-                    attack=attack,
-                    options=options,
-                    oracle_options={**base.oracle_options, "values": values},
-                    every_image=False,
-                    limit=limit,
-                    group="table4",
-                )
+    for i, k in pairs:
+        spec = unrolled(setting, i, k, 0.5)
+        specs.append(
+            replace(
+                spec,
+                name=grid_name(i, k, 0.5, attack="apgd"),
+                attack="apgd",
+                options={"loss": "ce"},
+                oracle_options={**spec.oracle_options, "values": "deployed"},
+                group="table4",
             )
+        )
+    specs.append(square(setting, limit=1000, group="table4"))
     return Suite("paper", [*specs, autoattack(setting, with_grid=True)])
 
 

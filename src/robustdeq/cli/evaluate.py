@@ -1,0 +1,185 @@
+"""`robustdeq evaluate`: attack a predictor by a suite, into a store."""
+
+from __future__ import annotations
+
+import os
+import re
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Literal
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from torch import nn
+
+from robustdeq.cli.checkpoints import defence_budget, resolve
+from robustdeq.defences import EarlyState, EntropyReduction
+from robustdeq.evaluation import Interrupted, evaluate
+from robustdeq.evaluation import Progress as Report
+from robustdeq.models.predictor import DynamicPredictor
+from robustdeq.processes import launch
+from robustdeq.threat import L2, Linf, Threat
+
+UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+def run(
+    *,
+    ckpt: str,
+    out: Path,
+    suite: str = "quick",
+    data: str | None = None,
+    data_root: Path | None = None,
+    limit: int | None = None,
+    eps: str | None = None,
+    norm: Literal["Linf", "L2"] = "Linf",
+    defence: Literal["none", "entropy"] = "none",
+    defence_variant: Literal["paper", "released"] = "paper",
+    defence_every: int = 2,
+    defence_steps: int = 10,
+    state: str | None = None,
+    aware: bool = False,
+    union: bool = False,
+    budget: str | None = None,
+    keep_images: bool | None = None,
+    sources: list[Path] | None = None,
+    seed: int = 0,
+    batch_size: int = 100,
+    shard_size: int = 500,
+    device: str = "auto",
+) -> int:
+    """Attack a predictor by a suite; the same command goes on where an earlier one stopped.
+
+    Args:
+        ckpt: A folder, a shipped checkpoint's name, or package.module:function that returns a predictor.
+        out: Folder of the results.
+        suite: quick, grid, autoattack, audit, transfer, paper, or a YAML file of your own.
+        data: cifar10, digits or folder; what the checkpoint was trained on if not given.
+        data_root: Where the data are.
+        limit: Only the first test images.
+        eps: Radius of the attacks, such as 8/255; what the checkpoint was trained for if not given.
+        norm: Linf or L2.
+        defence: Input entropy reduction around the model, or none.
+        defence_variant: The paper's algorithm or the released code's.
+        defence_every: T_f, solver steps between interventions.
+        defence_steps: R, inner iterations of an intervention.
+        state: The state that predicts, 1..N or final; 8 if not given, the solver's last if it has fewer.
+        aware: Also attack with gradients of the defended pass.
+        union: Broken images leave, cheapest attacks first: the union's accuracy, several times faster.
+        budget: Stop after this time, such as 90s, 30m or 2h.
+        keep_images: Store the adversarial images.
+        sources: Other stores whose kept images are shown to this predictor.
+        seed: Of everything random.
+        batch_size: Images attacked at a time.
+        shard_size: Images of an item of work: what a kill can lose.
+        device: auto, cpu, cuda, mps.
+    """
+    seconds = None if budget is None else duration(budget)
+    checkpoint = resolve(ckpt)
+    settings = {
+        "variant": defence_variant,
+        "every": defence_every,
+        "steps": defence_steps,
+        **defence_budget(checkpoint.eps),
+    }
+    settings |= defence_budget(checkpoint.eps)
+    predictor = deploy(checkpoint.predictor, defence=None if defence == "none" else settings, state=state)
+    dataset = checkpoint.dataset if data is None else data
+    if dataset is None:
+        raise ValueError(f"{ckpt} does not say what data it is for: give --data cifar10, digits or folder")
+    threat = _threat(norm, eps, checkpoint.eps, ckpt)
+    fabric = launch(device)
+    if isinstance(predictor, nn.Module):
+        predictor = predictor.to(fabric.device)
+    console = Console(quiet=os.environ.get("RANK", "0") != "0")
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    try:
+        with Progress(*columns, console=console) as bar:
+            task = bar.add_task("preparing", total=None)
+
+            def report(now: Report) -> None:
+                bar.update(task, description=describe(now), completed=now.done, total=now.total)
+
+            verdict = evaluate(
+                predictor,
+                dataset,
+                suite,
+                out,
+                threat=threat,
+                seed=seed,
+                batch_size=batch_size,
+                shard_size=shard_size,
+                union=union,
+                budget=seconds,
+                limit=limit,
+                keep_images=keep_images,
+                aware=aware,
+                sources=sources or (),
+                name=ckpt,
+                data_root=data_root,
+                data_options=checkpoint.data_options if dataset == checkpoint.dataset else None,
+                report=report,
+            )
+    except Interrupted as stop:
+        console.print(str(stop), soft_wrap=True)
+        return stop.code
+    console.print(verdict.table(), soft_wrap=True, highlight=False)
+    return 0
+
+
+def deploy(predictor: Any, *, defence: dict[str, Any] | None, state: str | None) -> Any:
+    """What is evaluated: the model behind the defence asked for, read at the state asked for.
+
+    A predictor that is defended or reads an early state already stays as it is.
+    """
+    if not isinstance(predictor, DynamicPredictor):
+        if defence is not None or state not in (None, "final"):
+            raise ValueError(
+                f"a {type(predictor).__name__} has no dynamics: --defence entropy and --state are for DEQ models"
+            )
+        return predictor
+    if defence is not None:
+        predictor = EntropyReduction(predictor, **defence)
+    if state == "final":
+        return predictor
+    if state is None:
+        if isinstance(predictor, EarlyState) or (defence is None and predictor.defended):
+            return predictor
+        return EarlyState(predictor, state=min(8, predictor.base.solver.max_steps))
+    if not state.isdigit():
+        raise ValueError(f"--state must be a number or 'final', got {state!r}")
+    return EarlyState(predictor, state=int(state))
+
+
+def duration(text: str) -> float:
+    """Seconds of 90s, 30m, 2h, 1h30m, or a plain number."""
+    parts = re.findall(r"(\d+(?:\.\d+)?)([smhd])", text)
+    if "".join(number + unit for number, unit in parts) == text and parts:
+        return sum(float(number) * UNITS[unit] for number, unit in parts)
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"--budget must be a time such as 90s, 30m, 2h or 1h30m, got {text!r}") from None
+
+
+def describe(now: Report) -> str:
+    """One line of progress."""
+    left = "" if now.remaining is None else f"  {_clock(now.remaining)} left"
+    return f"{now.doing}  robust in [{now.robust.low:.1%}, {now.robust.high:.1%}]  {now.rate:.1f} img/s{left}"
+
+
+def _clock(seconds: float) -> str:
+    minutes = round(seconds) // 60
+    return f"{minutes // 60}:{minutes % 60:02d}:{round(seconds) % 60:02d}"
+
+
+def _threat(norm: str, eps: str | None, trained_for: float | None, ckpt: str) -> Threat:
+    kind = {"Linf": Linf, "L2": L2}[norm]
+    if eps is not None:
+        try:
+            return kind(float(Fraction(eps)))
+        except (ValueError, ZeroDivisionError):
+            raise ValueError(f"--eps must be a number >= 0 or a fraction such as 8/255, got {eps!r}") from None
+    if trained_for is None or kind is L2:
+        raise ValueError(f"{ckpt} does not say for which {norm} radius it is meant: give --eps, such as 8/255")
+    return kind(trained_for)
