@@ -23,7 +23,7 @@ class Linear(nn.Module):
 
 
 class RowByRow(nn.Module):
-    """A smooth network in float64 with batch norm and dropout, of elementwise products and sums: rows are independent."""
+    """A smooth network in float64 with batch norm and dropout, in elementwise products and sums: rows are alone."""
 
     def __init__(self, classes=5, seed=0):
         super().__init__()
