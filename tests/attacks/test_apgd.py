@@ -50,6 +50,15 @@ def test_finished_images_leave_the_batch_and_the_others_go_on():
     assert (everyone.queries == 14).all()
 
 
+def test_a_predictor_s_own_gradient_costs_one_pass_a_look():
+    model, x = RowByRow().eval(), images(3)
+    y, calls = predictions(model, x), []
+    model.register_forward_hook(lambda *_: calls.append(1))
+    result = APGD(Linf(0.04), n_iter=5)(Direct(model), x, y)
+    assert len(calls) == 5 + 2
+    assert (result.queries == len(calls)).all()
+
+
 def test_a_surrogate_that_misjudges_values_does_not_steer():
     """Logits ten times too small have a parallel gradient: in Linf the deployed-steered attack is the same, bitwise."""
     model, x = RowByRow().eval(), images(12)

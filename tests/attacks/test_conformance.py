@@ -59,11 +59,12 @@ def test_misclassified_images_are_left_alone_if_asked(attack, model, x, y):
 
 
 @every_attack
-@pytest.mark.parametrize("index", [None, [7, 3, 11, 0]], ids=["pixels", "index"])
-def test_batch_mates_do_not_matter(attack, model, x, y, index):
-    whole = attack(Direct(model), x, y, index=index)
+@pytest.mark.parametrize(("index", "every_image"), [(None, True), ([7, 3, 11, 0], False)])
+def test_batch_mates_do_not_matter(attack, model, x, y, index, every_image):
+    whole = attack(Direct(model), x, y, index=index, every_image=every_image)
     for rows in ([2, 0, 3, 1], [3]):
-        part = attack(Direct(model), x[rows], y[rows], index=index and [index[row] for row in rows])
+        keys = index and [index[row] for row in rows]
+        part = attack(Direct(model), x[rows], y[rows], index=keys, every_image=every_image)
         assert torch.equal(part.images, whole.images[rows])
         assert torch.equal(part.success, whole.success[rows])
         assert torch.equal(part.queries, whole.queries[rows])

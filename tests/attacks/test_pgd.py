@@ -9,7 +9,7 @@ from torch.testing import assert_close
 
 from robustdeq.attacks import PGD, Direct
 from robustdeq.attacks.starts import keys_of, random_starts
-from robustdeq.threat import L2, Linf, cross_entropy, dlr, kl, margin
+from robustdeq.threat import L2, Linf, confident, cross_entropy, dlr, kl, margin
 
 from .oracles import Recorded
 from .victims import Linear, RowByRow, images, predictions
@@ -60,7 +60,7 @@ def test_steps_are_those_of_the_golden_description_bitwise():
     assert torch.equal(attack(Direct(model), x, y, start=start).images, expected)
 
 
-@pytest.mark.parametrize("loss", ["ce", "margin", "dlr", "kl"])
+@pytest.mark.parametrize("loss", ["ce", "margin", "dlr", "kl", "confident"])
 def test_each_loss_climbs_its_own(loss):
     model, x = RowByRow().eval(), images(16)
     y = predictions(model, x)
@@ -69,6 +69,7 @@ def test_each_loss_climbs_its_own(loss):
         "ce": lambda z: cross_entropy(z, y),
         "margin": lambda z: margin(z, y),
         "dlr": lambda z: dlr(z, y),
+        "confident": lambda z: confident(z, y),
         "kl": lambda z: kl(z, clean),
     }
     start = Linf(0.02).random_start(x, torch.Generator().manual_seed(0))

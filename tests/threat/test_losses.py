@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch.testing import assert_close
 
-from robustdeq.threat import cross_entropy, dlr, dlr_targeted, kl, margin
+from robustdeq.threat import confident, cross_entropy, dlr, dlr_targeted, kl, margin
 
 
 def logits(seed):
@@ -63,6 +63,10 @@ def test_margin_is_the_best_wrong_logit_minus_that_of_the_label():
     assert_close(margin(Z, Y), torch.tensor([-2.0, 2.0]))
 
 
+def test_confident_is_the_best_wrong_class_as_it_stands():
+    assert torch.equal(confident(Z, Y), torch.tensor([3.0, 5.0]))
+
+
 def test_dlr_is_the_margin_over_the_difference_of_first_and_third():
     assert_close(dlr(Z, Y), torch.tensor([-2.0, 2.0]) / 2.5)
 
@@ -102,7 +106,7 @@ def test_nan_stays_in_its_row():
         assert loss(z, Y).isnan().tolist() == [True, False]
 
 
-@pytest.mark.parametrize(("loss", "needed"), [(margin, 2), (dlr, 3), (dlr_targeted, 4)])
+@pytest.mark.parametrize(("loss", "needed"), [(margin, 2), (confident, 2), (dlr, 3), (dlr_targeted, 4)])
 def test_a_loss_that_needs_more_classes_says_so(loss, needed):
     y = torch.zeros(2, dtype=torch.int64)
     targets = [y] if loss is dlr_targeted else []

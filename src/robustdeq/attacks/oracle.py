@@ -90,3 +90,8 @@ class Direct(Oracle):
     def estimate(self, x: Tensor) -> Tensor:
         """Its logits."""
         return self.predictor(x)
+
+    def estimate_and_deploy(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The same logits twice, from one pass."""
+        logits = self.estimate(x)
+        return logits, logits.detach()

@@ -12,7 +12,7 @@ from torch import Tensor
 from robustdeq.attacks.base import Attack
 from robustdeq.attacks.runs import Run, best_of
 from robustdeq.attacks.task import Task, fooled, input_gradient
-from robustdeq.threat import cross_entropy, dlr, kl, margin
+from robustdeq.threat import confident, cross_entropy, dlr, kl, margin
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 """(logits, rows of the task) -> a loss per image."""
@@ -29,16 +29,19 @@ class PGD(Attack):
 
     steps: int = 10
     step_size: float = 2 / 255
-    loss: Literal["ce", "margin", "dlr", "kl"] = "ce"
-    """"kl": the divergence from the oracle's logits on the clean image; its gradient vanishes there."""
+    loss: Literal["ce", "margin", "dlr", "kl", "confident"] = "ce"
+    """"kl": the divergence from the oracle's logits on the clean image; its gradient vanishes there.
+
+    "confident": the log-probability of the best wrong class, for oracles that show log-probabilities.
+    """
     restarts: int = 1
     """How many runs; a given start is that of the first."""
     random_start: bool = True
     """False: start at the clean image unless a start is given."""
 
     def __post_init__(self) -> None:
-        if self.loss not in ("ce", "margin", "dlr", "kl"):
-            raise ValueError(f"loss must be 'ce', 'margin', 'dlr' or 'kl', got {self.loss!r}")
+        if self.loss not in ("ce", "margin", "dlr", "kl", "confident"):
+            raise ValueError(f"loss must be 'ce', 'margin', 'dlr', 'kl' or 'confident', got {self.loss!r}")
         if self.steps < 1 or self.restarts < 1:
             raise ValueError(f"steps and restarts must be at least 1, got {self.steps} and {self.restarts}")
         if not self.step_size > 0:
@@ -69,7 +72,7 @@ class PGD(Attack):
             with torch.no_grad():
                 reference = task.seen(task.x, task.all_rows).detach()
             return lambda logits, rows: kl(logits, reference[rows])
-        formula = {"ce": cross_entropy, "margin": margin, "dlr": dlr}[self.loss]
+        formula = {"ce": cross_entropy, "margin": margin, "dlr": dlr, "confident": confident}[self.loss]
         return lambda logits, rows: formula(logits, task.y[rows])
 
     def _climb(self, task: Task, rows: Tensor, run: int, loss: Loss) -> Tensor:

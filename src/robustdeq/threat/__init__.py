@@ -1,6 +1,6 @@
 """Threat models and losses."""
 
 from robustdeq.threat.balls import L2, Linf, Threat
-from robustdeq.threat.losses import cross_entropy, dlr, dlr_targeted, kl, margin
+from robustdeq.threat.losses import confident, cross_entropy, dlr, dlr_targeted, kl, margin
 
-__all__ = ["L2", "Linf", "Threat", "cross_entropy", "dlr", "dlr_targeted", "kl", "margin"]
+__all__ = ["L2", "Linf", "Threat", "confident", "cross_entropy", "dlr", "dlr_targeted", "kl", "margin"]

@@ -47,6 +47,17 @@ def dlr_targeted(logits: Tensor, y: Tensor, target: Tensor) -> Tensor:
     return (_of(z, target) - _of(z, y)) / (ordered[:, -1] - 0.5 * (ordered[:, -3] + ordered[:, -4]) + DLR_OFFSET)
 
 
+def confident(log_p: Tensor, y: Tensor) -> Tensor:
+    """max_{i != y} log p_i, for an oracle that shows log-probabilities: how sure of one wrong class its states are.
+
+    Against a defence that lowers entropies: what is confident already, though wrong, it can only confirm. The values
+    are taken as they are: normalising a mean of log-probabilities over states would hide that they disagree.
+    """
+    log_p = _precise(log_p)
+    _require_classes("confident", log_p, 2)
+    return _best_wrong(log_p, y)
+
+
 def _best_wrong(z: Tensor, y: Tensor) -> Tensor:
     label = F.one_hot(y, z.shape[-1]).bool()
     return z.masked_fill(label, -torch.inf).max(-1).values
