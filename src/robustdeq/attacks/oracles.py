@@ -70,7 +70,8 @@ class StateOracle(Oracle):
     def estimate_and_deploy(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """One pass for both, where the attacker's pass is the deployed one."""
         predictor, model = self.predictor, self.predictor.base
-        if predictor.defended and self.seen == "oblivious":
+        # a defended pass may restart the solver's history: its inverse estimate is then that of its last state only
+        if predictor.defended and (self.seen == "oblivious" or self.policy.needs_inverse):
             return super().estimate_and_deploy(x)
         judge_last = self.policy.needs_inverse or self.at is None or predictor.reads_residuals
         steps = max(predictor.steps_read, self.at or model.solver.max_steps)

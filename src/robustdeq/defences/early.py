@@ -46,7 +46,7 @@ class EarlyState(DynamicPredictor):
     @property
     def reads_residuals(self) -> bool:
         """No: the state is read whatever its residual."""
-        return self.base.gradient.needs_inverse and torch.is_grad_enabled()
+        return False
 
     def forward(self, x: Tensor) -> Tensor:
         """The deployed logits."""
@@ -77,16 +77,18 @@ class EarlyState(DynamicPredictor):
         base, f, solution = self.base, walked.f, walked.solution
         assert solution.trajectory is not None
         z = solution.trajectory[self.state - 1]
-        logits: Tensor = base.head(f.unpack(z))
-        if exact or not torch.is_grad_enabled() or logits.requires_grad:
+        if exact or not torch.is_grad_enabled():
+            logits: Tensor = base.head(f.unpack(z))
             return logits
+        with torch.no_grad():
+            values = base.head(f.unpack(z))
         state = SolvedState(
             z=z,
             step=solution.steps.clamp_max(self.state),
             solution=solution,
             batch_coupled=base.solver.batch_coupled,
         )
-        return straight_through(logits, base.head(f.unpack(base.gradient.connect(f, state))))
+        return straight_through(values, base.head(f.unpack(base.gradient.connect(f, state))))
 
     @classmethod
     def select(cls, predictor: DynamicPredictor, x: Tensor, y: Tensor, *, batch_size: int = 250) -> EarlyState:

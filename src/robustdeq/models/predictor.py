@@ -155,12 +155,21 @@ class DynamicPredictor(nn.Module, ABC):
         """
 
     def predict(self, x: Tensor) -> Tensor:
-        """The deployed logits, by a pass and a readout; what a defence adds to x is a constant to their gradient."""
-        with torch.no_grad():
-            walked = self.walk(x.detach(), steps=self.steps_read, judge_last=self.reads_residuals)
-        if torch.is_grad_enabled() and x.requires_grad:
-            walked = replace(walked, f=self.base.begin(x + (walked.x_read - x).detach())[0])
-        return self.read_out(walked)
+        """The deployed logits, by a pass and a readout in eval mode, differentiable where x is.
+
+        What a defence adds to x is a constant to their gradient.
+        """
+        differentiate, gradient = torch.is_grad_enabled() and x.requires_grad, self.base.gradient
+        with evaluating(self):
+            if differentiate and gradient.differentiates_solver:
+                walked = self.walk_differentiably(x, steps=self.steps_read, judge_last=self.reads_residuals)
+                return self.read_out(walked, exact=True)
+            judge_last = self.reads_residuals or (differentiate and gradient.needs_inverse)
+            with torch.no_grad():
+                walked = self.walk(x.detach(), steps=self.steps_read, judge_last=judge_last)
+                if not differentiate:
+                    return self.read_out(walked)
+            return self.read_out(replace(walked, f=self.base.begin(x + (walked.x_read - x).detach())[0]))
 
     @torch.no_grad()
     def trajectory(self, x: Tensor) -> Trajectory:

@@ -63,7 +63,9 @@ class SegmentBroyden(Broyden):
         return SegmentMemory(memory.first, inverse, z, g, dz, dg)
 
     def rebase(self, memory: SegmentMemory, g: Float[Tensor, "B D"]) -> SegmentMemory:  # type: ignore[override]
-        """The factors up to this step are kept."""
+        """The factors up to this step are kept; before the first there are only the handed ones."""
+        if memory.dz is None:
+            return replace(memory, g=g)
         return SegmentMemory(self.inverse(memory), self.inverse(memory), memory.z, g)
 
     def inverse(self, memory: SegmentMemory) -> LowRankInverse:  # type: ignore[override]

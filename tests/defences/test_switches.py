@@ -1,0 +1,110 @@
+"""Every row of METHOD.md's table is a switch of its own."""
+
+import dataclasses
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+import robustdeq as rd
+from robustdeq.defences import Switches
+
+from .models import cell, images, mdeq
+
+OTHER = {
+    "paper": {
+        "direction": "sign",
+        "resolve": False,
+        "history": "restarted",
+        "final_input": "received",
+    },
+    "released": {
+        "direction": "gradient",
+        "resolve": True,
+        "handed_on": "iterate",
+        "final_input": "purified",
+    },
+}
+
+
+@pytest.mark.parametrize(("variant", "name"), [(v, name) for v, others in OTHER.items() for name in others])
+def test_a_switch_set_apart_changes_the_prediction(variant, name):
+    model, x = mdeq(), images(6, 3, 8, 8)
+    settings = {"every": 4, "steps": 2, "step_size": 0.1, "radius": 0.2}
+    own = rd.EntropyReduction(model, variant=variant, **settings)
+    other = rd.EntropyReduction(model, variant=variant, **settings, **{name: OTHER[variant][name]})
+    assert dataclasses.asdict(other.switches) == dataclasses.asdict(own.switches) | {name: OTHER[variant][name]}
+    assert (own(x) - other(x)).abs().max() > 1e-9
+
+
+def test_variants_are_sets_of_switches(variant):
+    model, x = cell(), images(2, 1, 4, 4)
+    other = {"paper": "released", "released": "paper"}[variant]
+    switches = dataclasses.asdict(rd.EntropyReduction(model, variant=variant).switches)
+    spelt_out = rd.EntropyReduction(model, variant=other, **switches)
+    assert torch.equal(spelt_out(x), rd.EntropyReduction(model, variant=variant)(x))
+
+
+def test_restarts_that_solve_again_rebuild_their_history_even_in_segments_of_one_step():
+    model, x = cell(), images(3, 1, 4, 4)
+    settings = {"variant": "released", "resolve": True, "every": 1, "steps": 0}
+    states = rd.EntropyReduction(model, **settings).trajectory(x).states
+    z, last = torch.zeros(3, 12, dtype=x.dtype), None
+    f, _ = model.begin(x)
+    expected = []
+    for _ in range(8):  # B = -I and the factor of the last step only
+        g = f(z) - z
+        step = g
+        if last is not None:
+            dz, dg = last[0], g - last[1]
+            u, v = (dz + dg) / (-dz * dg).sum(1, keepdim=True), -dz
+            step = g - u * (v * g).sum(1, keepdim=True)
+        last = step, g
+        z = z + step
+        expected.append(z)
+    assert_close(states, torch.stack(expected), rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"variant": "article"}, "variant must be one of paper, released"),
+        ({"direction": "signum"}, "direction must be one of"),
+        ({"resolve": "yes"}, "resolve must be one of"),
+        ({"history": "forgotten"}, "history must be one of"),
+        ({"handed_on": "best"}, "handed_on must be one of"),
+        ({"final_input": "clean"}, "final_input must be one of"),
+        ({"handed_on": "lowest"}, "handed_on='lowest' needs history='restarted'"),
+        ({"every": 0}, "every must be >= 1"),
+        ({"steps": -1}, "steps >= 0"),
+        ({"step_size": -0.1}, "step_size and radius must be >= 0"),
+        ({"radius": float("nan")}, "step_size and radius must be >= 0"),
+    ],
+)
+@pytest.mark.usefixtures("as_installed")
+def test_wrong_values_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        rd.EntropyReduction(cell(), **options)
+
+
+def test_misspelt_switches_are_refused_with_their_names():
+    with pytest.raises(TypeError, match=r"no option 'directon'; its switches are direction, resolve"):
+        rd.EntropyReduction(cell(), directon="sign")
+
+
+def test_a_defended_predictor_is_not_defended_twice():
+    with pytest.raises(ValueError, match="reduces entropies already"):
+        rd.EntropyReduction(rd.EarlyState(rd.EntropyReduction(cell()), state=2))
+
+
+def test_the_representation_tells_the_settings():
+    text = repr(rd.EntropyReduction(cell(), every=4, variant="released"))
+    assert "every=4" in text
+    assert "variant='released'" in text
+    assert "state=3" in repr(rd.EarlyState(cell(), state=3))
+
+
+def test_switches_cover_the_table():
+    assert [f.name for f in dataclasses.fields(Switches)] == [
+        *("direction", "resolve", "history", "handed_on", "final_input")
+    ]
