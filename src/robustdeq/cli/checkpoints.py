@@ -75,7 +75,7 @@ def resolve(ckpt: str) -> Checkpoint:
     return _describe(ckpt, predictor)
 
 
-def defence_budget(eps: float | None) -> dict[str, float]:
+def defence_budget(eps: float | None) -> dict[str, Any]:
     """Radius and step of the entropy reduction: the budget eps and a quarter of it, as 8/255 and 2/255 are.
 
     A predictor that does not say its eps has the defaults.

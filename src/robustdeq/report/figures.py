@@ -58,7 +58,7 @@ def figure_2(r: Result) -> Figure | None:
     )
     where = f"store {r.label}: clean and {name}; predictor deployed; residual, entropy"
     title = f"Fig. 2. Residual and entropy, clean and under {name}: {r.label}"
-    return draw(f"figure-2-{_slug(r)}", title, alt, paint, panels=3, width=9, height=2.8, where=where)
+    return draw(f"figure-2-{_slug(r)}", title, alt, paint, panels=3, width=9.0, height=2.8, where=where)
 
 
 def figure_3a(results: list[Result]) -> Figure | None:
@@ -178,7 +178,7 @@ def figure_5(r: Result) -> Figure | None:
     alt = f"Accuracy of {r.label} by unrolling steps, a line per state, earlier ones paler; a panel for each lambda."
     where = f"store {r.label}: grid; predictor deployed, deployed state; share without success"
     title = f"Fig. 5. Intermediate-state attacks by unrolling: {r.label}"
-    return draw(f"figure-5-{_slug(r)}", title, alt, paint, panels=len(dampings), width=7, where=where)
+    return draw(f"figure-5-{_slug(r)}", title, alt, paint, panels=len(dampings), width=7.0, where=where)
 
 
 def figure_4(runs: list[Run]) -> Figure | None:

@@ -1,0 +1,127 @@
+"""Stores with outcomes that are known."""
+
+import numpy as np
+import polars as pl
+import torch
+
+from robustdeq.evaluation import AttackSpec, Store
+
+STATES = ("1", "2", "final")
+LARGE = {"channels": [32, 64, 128, 256]}
+NANO = {"channels": [16, 32]}
+
+
+def attack(name, group="grid", **changes):
+    """An attack's entry of the manifest."""
+    spec = {"attack": "pgd", "options": {"steps": 10}, "eps": 8 / 255, "oracle": "ready", "group": group, **changes}
+    return {name: AttackSpec(name=name, **spec).as_json()}
+
+
+def grid_attack(i, k, damping):
+    options = {"state": i, "steps": k, "damping": damping, "form": "paper", "aware": False}
+    return attack(f"pgd-i{i}-K{k}-l{damping:g}", oracle="unrolled", oracle_options=options)
+
+
+def make_store(
+    folder,
+    broken,
+    *,
+    wrong=0,
+    images=10,
+    declared=None,
+    defended=False,
+    model=NANO,
+    objective="trades",
+    states="final",
+    data="digits",
+    eps=0.15,
+    union=False,
+    specs=None,
+    keep=False,
+):
+    """A store in which the first `wrong` images are misclassified, and an attack breaks the images `broken[name]`.
+
+    Entropy is 0.1 t on clean images at state t, 0.5 more under attack, and 0.2 less than that where defended.
+    """
+    store = Store(folder)
+    config = {"kind": "MDEQ", "architecture": "mdeq", "options": model}
+    wrapped = {
+        "kind": "EntropyReduction",
+        "every": 2,
+        "variant": "paper",
+        "descent": {"steps": 10},
+        "predictor": config,
+    }
+    predictors = ["deployed", "base"] if defended else ["deployed"]
+    store.write_manifest(
+        {
+            "format": "robustdeq-evaluation",
+            "format_version": 1,
+            "model": {
+                "name": "runs/some/best",
+                "hash": "h",
+                "metadata": {"objective": objective, "states": states, "classes": list("0123456789")},
+                "config": {"kind": "EarlyState", "state": 2, "predictor": wrapped if defended else config},
+            },
+            "predictors": {p: {"deployed_state": "2", "states": list(STATES), "config": {}} for p in predictors},
+            "dynamic": True,
+            "data": {"name": data, "split": "test", "images": images, "limit": images, "sha256": "d1g1t5"},
+            "threat": {"norm": "Linf", "eps": eps},
+            "shard_size": images,
+            "union": union,
+            "all_states": True,
+            "attacks": specs,
+            "suites": ["grid"],
+            "notes": ["a note <&> to escape"],
+            "runs": [],
+        }
+    )
+    if declared is not None:  # as if more images had been evaluated: what a comparison with the paper asks for
+        manifest = store.read_manifest()
+        manifest["data"]["images"] = manifest["shard_size"] = declared
+        store.write_manifest(manifest)
+    index = np.arange(images)
+    label = index % 10
+
+    def rows(predictor, state, bad, added):
+        t = 3 if state == "final" else int(state)
+        right = ~np.isin(index, bad)
+        change = added - (0.2 if predictor == "deployed" and defended and added else 0)
+        return pl.DataFrame(
+            {
+                "image": index,
+                "label": label,
+                "prediction": np.where(right, label, (label + 1) % 10),
+                "margin": np.where(right, 1.0, -1.0) - 0.01 * index,
+                "entropy": np.full(images, 0.1 * t + change),
+                "loss": np.ones(images),
+                "right": right,
+            }
+        ).with_columns(
+            predictor=pl.lit(predictor),
+            state=pl.lit(state),
+            deployed=pl.lit(state == "2"),
+            residual=pl.lit(0.01, dtype=pl.Float32),
+        )
+
+    every = [(p, s) for p in predictors for s in STATES]
+    clean = pl.concat([rows(p, s, range(wrong), 0.0) for p, s in every])
+    store.write_clean(0, clean.rename({"right": "correct"}))
+    for name in specs:
+        bad = sorted({*range(wrong), *broken[name]})
+        frame = pl.concat([rows(p, s, bad, 0.5) for p, s in every]).with_columns(
+            clean_prediction=pl.lit(0),
+            success=~pl.col("right"),
+            queries=pl.lit(10),
+            deviation=pl.lit(0.25, dtype=pl.Float32),
+        )
+        pixels = torch.arange(images * 64, dtype=torch.float32).reshape(images, 1, 8, 8) / (images * 64)
+        store.write_attack(name, 0, frame, (torch.arange(images), pixels) if keep else None)
+    return store
+
+
+def two_attacks(folder, **changes):
+    """90% clean; 60% and 50% under the grid's two attacks, 40% under both; 80% under the ready-made one."""
+    specs = grid_attack(1, 3, 0.5) | grid_attack(2, 1, 1.0) | attack("pgd-ready", "ready", diagnostics=True)
+    broken = {"pgd-i1-K3-l0.5": [1, 2, 3], "pgd-i2-K1-l1": [2, 3, 4, 5], "pgd-ready": [1]}
+    return make_store(folder, broken, wrong=1, specs=specs, **changes)

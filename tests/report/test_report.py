@@ -1,0 +1,248 @@
+"""Reports from stores whose outcomes are known."""
+
+import base64
+import csv
+import io
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from robustdeq.cli.main import main
+from robustdeq.report import find_sources, make_tables, write_report
+from robustdeq.report.formats import as_latex
+from robustdeq.report.images import make_pages
+from robustdeq.report.missing import missing_experiments
+from robustdeq.report.table import Cell, Table
+from tests.report.results import LARGE, attack, grid_attack, make_store, two_attacks
+
+
+def tables(*folders):
+    return {table.name: table for table in make_tables(find_sources(folders))}
+
+
+def row(table, k=0):
+    return dict(zip(table.head, table.rows[k], strict=True))
+
+
+def test_table_1_has_the_minimum_over_attacks_and_the_union_over_images(tmp_path):
+    two_attacks(tmp_path / "trades")
+    first = row(tables(tmp_path)["table-1"])
+    shown = {name: first[name].text for name in ("clean", "PGD", "AA", "PGD, AA", "union")}
+    # image 0 is wrong anyway; the attacks break 1-3 and 2-5
+    assert shown == {"clean": "90.00", "PGD": "50.00", "AA": "-", "PGD, AA": "-", "union": "40.00"}
+    assert (first["training"].text, first["method"].text, first["model"].text) == ("TRADES", "baseline", "mdeq-nano")
+
+
+def test_the_lower_of_pgd_and_autoattack(tmp_path):
+    specs = grid_attack(1, 1, 1.0) | attack("aa-ready", "autoattack", attack="autoattack", options={})
+    make_store(tmp_path / "s", {"pgd-i1-K1-l1": [0], "aa-ready": [0, 1, 2]}, specs=specs)
+    first = row(tables(tmp_path)["table-1"])
+    assert (first["PGD"].text, first["AA"].text, first["PGD, AA"].text) == ("90.00", "70.00", "70.00")
+
+
+def test_numbers_of_the_paper_are_marked_where_they_cannot_be_compared(tmp_path):
+    two_attacks(tmp_path / "ours")
+    first = row(tables(tmp_path)["table-1"])
+    assert (first["paper: clean"].text, first["paper: clean"].kind) == ("74.92", "apart")
+    assert first["comparable"].text == "no: model mdeq-nano, data digits, Linf eps 0.15"
+    same = {"model": LARGE, "data": "cifar10", "eps": 8 / 255}
+    two_attacks(tmp_path / "few" / "few", **same)
+    assert row(tables(tmp_path / "few")["table-1"])["comparable"].text == "no: 10 images"
+    two_attacks(tmp_path / "whole" / "whole", **same, declared=10_000)
+    first = row(tables(tmp_path / "whole")["table-1"])
+    assert (first["paper: PGD"].kind, first["comparable"].text) == ("paper", "yes")
+
+
+@pytest.mark.parametrize(
+    ("changes", "method", "clean"),
+    [
+        ({"defended": True}, "+ Sec. 3.2", "73.80"),
+        ({"states": "random"}, "+ Sec. 3.3", "77.64"),
+        ({"defended": True, "states": "random"}, "+ Sec. 3.2 & 3.3", "78.89"),
+        ({"objective": "pgdat"}, "baseline", "77.89"),
+    ],
+)
+def test_a_store_stands_beside_its_own_row_of_the_paper(tmp_path, changes, method, clean):
+    two_attacks(tmp_path / "s", **changes)
+    first = row(tables(tmp_path)["table-1"])
+    assert (first["method"].text, first["paper: clean"].text) == (method, clean)
+
+
+def test_a_model_of_unknown_training_is_beside_nothing(tmp_path):
+    two_attacks(tmp_path / "s", objective=None)
+    table = tables(tmp_path)["table-1"]
+    assert not [name for name in table.head if name.startswith("paper") or name == "comparable"]
+    assert row(table)["training"].text == "unknown"
+
+
+def test_table_2_is_final_minus_intermediate(tmp_path):
+    two_attacks(tmp_path / "s")
+    second = row(tables(tmp_path)["table-2"])
+    assert (second["final"].text, second["intermediate"].text, second["difference"].text) == ("80.00", "50.00", "30.00")
+
+
+def test_tables_6_and_7_have_the_paper_s_sign(tmp_path):
+    two_attacks(tmp_path / "s")
+    third = row(tables(tmp_path)["table-6-7"])
+    assert third["P, mean"].text == "100.00"
+    assert third["dH, mean"].text == "-0.5000"  # clean minus attacked
+    assert third["paper: dH, mean"].text == "-0.1174"
+
+
+def test_table_8_names_the_strongest_unrolling_at_each_state(tmp_path):
+    two_attacks(tmp_path / "s")
+    table = tables(tmp_path)["table-8"]
+    half, one = row(table, 0), row(table, 1)
+    assert (half["lambda"].text, half["i = 1"].text, half["i = 1"].small) == ("0.5", "60.00", "K_a 3")
+    assert (one["lambda"].text, one["i = 2"].text, one["i = 2"].small) == ("1", "50.00", "K_a 1")
+    assert half["i = 2"].text == "-"
+
+
+def test_every_number_of_ours_says_where_it_comes_from(tmp_path):
+    two_attacks(tmp_path / "s", defended=True)
+    for table in make_tables(find_sources([tmp_path])):
+        for cell in (cell for cells in table.rows for cell in cells if cell.kind == "ours"):
+            assert cell.where.startswith("store s: "), (table.name, cell)
+    write_report([tmp_path / "s"], tmp_path / "out")
+    (record,) = csv.DictReader(io.StringIO((tmp_path / "out" / "tables" / "table-1.csv").read_text()))
+    assert record["PGD"] == "50.00"
+    assert "PGD: store s: grid; predictor deployed, deployed state; minimum over 2 attacks" in record["where from"]
+
+
+def test_a_store_without_the_grid_or_made_with_union_leaves_gaps_and_says_the_command(tmp_path):
+    make_store(tmp_path / "quick", {"pgd-ready": [1]}, specs=attack("pgd-ready", "ready"))
+    two_attacks(tmp_path / "union", union=True)
+    table = tables(tmp_path)["table-1"]
+    assert [cells[table.head.index("PGD")].text for cells in table.rows] == ["-", "-"]
+    commands = [m.command for m in missing_experiments(find_sources([tmp_path]))]
+    assert f"robustdeq evaluate runs/some/best --limit 10 --suite grid --out {tmp_path / 'quick'}" in commands
+    assert any("--suite paper --out OTHER" in command for command in commands)
+
+
+def test_the_page_of_images_shows_the_kept_pixels_of_the_most_broken_image(tmp_path):
+    two_attacks(tmp_path / "s", keep=True, defended=True)
+    (page,) = make_pages(find_sources([tmp_path]))
+    ((_, pictures),) = page.groups
+    assert [p.number for p in pictures[:3]] == [3, 2, 1]  # broken twice, lower margin first; then once
+    assert (pictures[0].broken_by, pictures[0].of) == (2, 3)
+    shown = np.asarray(Image.open(io.BytesIO(base64.b64decode(pictures[0].png))))
+    expected = np.rint(np.arange(3 * 64, 4 * 64).reshape(8, 8) / 640 * 255)
+    assert np.array_equal(shown, expected)
+    # entropy at z[2]: clean 0.2, attacked 0.7, regulated 0.5
+    assert "clean 0.20, attacked 0.70, regulated 0.50" in pictures[0].traces.alt
+
+
+def test_the_same_results_give_the_same_bytes(tmp_path):
+    two_attacks(tmp_path / "a" / "s", keep=True, defended=True)
+    write_report([tmp_path / "a" / "s"], tmp_path / "one")
+    write_report([tmp_path / "a"], tmp_path / "two")
+    one, two = (sorted(p for p in (tmp_path / name).rglob("*") if p.is_file()) for name in ("one", "two"))
+    assert [p.relative_to(tmp_path / "one") for p in one] == [p.relative_to(tmp_path / "two") for p in two]
+    assert len(one) > 10
+    for left, right in zip(one, two, strict=True):
+        assert left.read_bytes() == right.read_bytes(), left
+
+
+class Checker(HTMLParser):
+    VOID = ("meta", "link", "img", "br", "path", "use", "rect")
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.loaded, self.ids, self.links = [], [], [], []
+
+    def handle_starttag(self, tag, attributes):
+        found = dict(attributes)
+        if tag not in self.VOID:
+            self.open.append(tag)
+        if tag == "svg":
+            assert found["role"] == "img"
+            assert len(found["aria-label"]) > 20
+        if tag == "img":
+            assert len(found["alt"]) > 10
+        self.loaded += [found[key] for key in ("src", "srcset") if key in found]
+        self.links += [found["href"]] if tag in ("a", "link") else []
+        self.ids += [found["id"]] if "id" in found and tag != "path" else []
+
+    def handle_startendtag(self, tag, attributes):
+        if tag not in self.VOID:
+            self.handle_starttag(tag, attributes)
+            self.handle_endtag(tag)
+
+    def handle_endtag(self, tag):
+        if tag not in self.VOID:
+            assert self.open.pop() == tag
+
+
+def test_pages_are_whole_self_contained_and_their_links_lead_somewhere(tmp_path):
+    two_attacks(tmp_path / "s", keep=True, defended=True)
+    index = write_report([tmp_path / "s"], tmp_path / "out")
+    for path in index.parent.glob("*.html"):
+        checker = Checker()
+        checker.feed(path.read_text())
+        assert checker.open == []
+        assert all(source.startswith("data:") for source in checker.loaded)
+        for link in checker.links:
+            if link.startswith("#"):
+                assert link[1:] in checker.ids
+            else:
+                assert link == "data:," or (index.parent / link).is_file()
+    assert "a note &lt;&amp;&gt; to escape" in index.read_text()
+
+
+def test_figures_have_the_page_s_colour_and_no_date(tmp_path):
+    two_attacks(tmp_path / "s", defended=True)
+    index = write_report([tmp_path / "s"], tmp_path / "out")
+    drawings = sorted((index.parent / "figures").glob("*.svg"))
+    assert {"figure-3a.svg", "figure-3b.svg", "figure-3c.svg"} <= {p.name for p in drawings}
+    for path in drawings:
+        text = path.read_text()
+        assert "currentColor" in text
+        assert "#010203" not in text
+        assert not re.search(r"20\d\d-\d\d-\d\d", text)
+
+
+def test_validation_curves_come_from_the_training_log(tmp_path):
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "run.json").write_text(json.dumps({"config": {}}))
+    header = "step,epoch,phase,lr,loss,ce,kl,jacobian,train_accuracy,validation_clean,validation_pgd\n"
+    lines = ["1,0,train,1,1,1,1,,1,,\n", "2,0,train,1,1,1,1,,1,0.5,0.25\n", "4,1,train,1,1,1,1,,1,0.75,0.5\n"]
+    (run / "metrics.csv").write_text(header + "".join(lines))
+    (found,) = find_sources([run]).runs
+    assert found.validation() == [(1.0, 0.5, 0.25), (2.0, 0.75, 0.5)]
+    index = write_report([run], tmp_path / "out")
+    assert "run 50.0 percent at the end" in index.read_text()
+
+
+def test_folders_of_the_same_name_are_told_apart(tmp_path):
+    for parent in ("a", "b"):
+        two_attacks(tmp_path / parent / "results")
+    assert [r.label for r in find_sources([tmp_path]).results] == ["a/results", "b/results"]
+
+
+def test_latex_escapes_what_has_a_meaning_there():
+    text = as_latex(Table("t", "100 % of a_b", ["x & y"], [[Cell("{~^\\#$}")]]))
+    assert r"\caption{100 \% of a\_b}" in text
+    assert r"x \& y \\" in text
+    assert r"\{\textasciitilde{}\textasciicircum{}\textbackslash{}\#\$\}" in text
+
+
+def test_what_is_no_result_is_one_sentence(tmp_path, capsys):
+    assert main(["report", str(tmp_path / "nowhere"), f"--out={tmp_path / 'out'}"]) == 1
+    assert main(["report", str(tmp_path), f"--out={tmp_path / 'out'}"]) == 1
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith("robustdeq: error: no folder ")
+    assert "holds no results" in second
+
+
+def test_the_verb_writes_every_format(tmp_path, capsys):
+    two_attacks(tmp_path / "s")
+    assert main(["report", str(tmp_path / "s"), "--out", str(tmp_path / "out")]) == 0
+    assert "index.html" in capsys.readouterr().out
+    kinds = {Path(p).suffix for p in (tmp_path / "out").rglob("*") if p.is_file()}
+    assert {".html", ".md", ".csv", ".tex", ".svg"} <= kinds
