@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -13,10 +13,23 @@ from robustdeq.models import DEQ, BoundDynamics
 from robustdeq.models.predictor import entropy
 
 
+class InputEntropy:
+    """H(h(f(z; x))) as a function of x, for the many times it is needed in a pass."""
+
+    def __init__(self, model: DEQ) -> None:
+        self.model = model
+        self.encoder, self.head = model.input_parts()
+
+    def __call__(self, f: BoundDynamics, h: Any, x: Tensor) -> Tensor:
+        """The entropy of each image, with h = f.prepare(z)."""
+        return entropy(self.head(f.inject_unpacked(h, self.encoder(x))))
+
+
+@runtime_checkable
 class Descent(Protocol):
     """How x^ moves at an intervention."""
 
-    def __call__(self, model: DEQ, f: BoundDynamics, z: Tensor, x: Tensor, x_hat: Tensor) -> Tensor:
+    def __call__(self, H: InputEntropy, f: BoundDynamics, z: Tensor, x: Tensor, x_hat: Tensor) -> Tensor:
         """The new x^, from the state z, the received image x and x^ so far."""
         ...
 
@@ -36,7 +49,7 @@ class EntropyDescent:
 
     def __call__(
         self,
-        model: DEQ,
+        H: InputEntropy,
         f: BoundDynamics,
         z: Tensor,
         x: Tensor,
@@ -49,15 +62,15 @@ class EntropyDescent:
         for _ in range(self.steps):
             with torch.enable_grad():
                 point = x_hat.detach().requires_grad_()
-                H = entropy(model.head(f.unpack(f.inject(h, model.encoder(point)))))
-                (gradient,) = torch.autograd.grad(H.sum(), point)
+                value = H(f, h, point)
+                (gradient,) = torch.autograd.grad(value.sum(), point)
             if trace is not None:
-                trace.append(H.detach())
+                trace.append(value.detach())
             move = gradient.sign() if self.direction == "sign" else gradient
             moved = torch.minimum(torch.maximum(x_hat - self.step_size * move, low), high)
             x_hat = torch.where(torch.isfinite(gradient), moved, x_hat)
         if trace is not None:
-            trace.append(entropy(model.head(f.unpack(f.inject(h, model.encoder(x_hat))))))
+            trace.append(H(f, h, x_hat))
         return x_hat
 
     def bounds(self, x: Tensor) -> tuple[Tensor, Tensor]:

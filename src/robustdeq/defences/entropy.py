@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from robustdeq.defences.descent import Descent, EntropyDescent
+from robustdeq.defences.descent import Descent, EntropyDescent, InputEntropy
 from robustdeq.defences.flows import kept_history, restarted_history
 from robustdeq.defences.smooth import SmoothDescent
 from robustdeq.defences.switches import Variant, switches_of
@@ -108,9 +108,9 @@ class EntropyReduction(DynamicPredictor):
         """The defended dynamics on x."""
         traces: list[list[Tensor]] = []
 
-        def traced(model: DEQ, f: BoundDynamics, z: Tensor, x: Tensor, x_hat: Tensor) -> Tensor:
+        def traced(H: InputEntropy, f: BoundDynamics, z: Tensor, x: Tensor, x_hat: Tensor) -> Tensor:
             traces.append([])
-            return self.descent(model, f, z, x, x_hat, traces[-1])
+            return self.descent(H, f, z, x, x_hat, traces[-1])
 
         # the inner loop differentiates: tensors of an inference-mode caller cannot take part in that
         with attacking(self), torch.inference_mode(False), torch.no_grad():
@@ -127,7 +127,8 @@ class EntropyReduction(DynamicPredictor):
         self, x: Tensor, *, steps: int | None = None, judge_last: bool = True, smoothing: float | None = None
     ) -> Pass:
         """The defended dynamics, differentiated through the solver and through the inner updates."""
-        with attacking(self), torch.enable_grad():
+        with attacking(self), torch.inference_mode(False), torch.enable_grad():
+            x = x.clone() if x.is_inference() else x
             return self.flow(SmoothDescent(self.descent, smoothing))(x, steps=steps, judge_last=judge_last)
 
     def flow(self, descent: Descent) -> Callable[..., Pass]:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from robustdeq.defences.descent import Descent
+from robustdeq.defences.descent import Descent, InputEntropy
 from robustdeq.defences.remembering import Remembering
 from robustdeq.defences.switches import Switches
 from robustdeq.models import DEQ
@@ -107,14 +107,14 @@ class _Moving:
     def __init__(self, model: DEQ, x: Tensor, descent: Descent) -> None:
         self.received, self.z0 = model.begin(x)
         self.f = Remembering(self.received)
-        self.model, self.descent = model, descent
+        self.entropy, self.descent = InputEntropy(model), descent
         self.x, self.x_hat = x, x
         self.purification = Purification(inputs=[], since=[], inner_entropy=[])
 
     def intervene(self, z: Tensor, *, since: int) -> None:
         """Move x^ at the state z, and the dynamics with it; the new ones act from z^[since] on."""
-        self.x_hat = self.descent(self.model, self.f, z, self.x, self.x_hat)
-        self.f = self.f.rebind(self.model.encoder(self.x_hat))
+        self.x_hat = self.descent(self.entropy, self.f, z, self.x, self.x_hat)
+        self.f = self.f.rebind(self.entropy.encoder(self.x_hat))
         self.purification.inputs.append(self.x_hat)
         self.purification.since.append(since)
 

@@ -40,6 +40,10 @@ class Remembering(BoundDynamics):
         """The rest of f."""
         return self.inner.inject(h, u)
 
+    def inject_unpacked(self, h: Any, u: Any) -> Any:
+        """The rest of f, as the head reads it."""
+        return self.inner.inject_unpacked(h, u)
+
     def rebind(self, u: Any) -> Remembering:
         """Another injection; the memory is shared."""
         return Remembering(self.inner.rebind(u), self._prepared)

@@ -8,10 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from robustdeq.defences.descent import EntropyDescent
-from robustdeq.models import DEQ, BoundDynamics
+from robustdeq.defences.descent import EntropyDescent, InputEntropy
+from robustdeq.models import BoundDynamics
 from robustdeq.models.modes import attacking
-from robustdeq.models.predictor import entropy
 
 
 @dataclass(frozen=True)
@@ -25,24 +24,23 @@ class SmoothDescent:
     descent: EntropyDescent
     smoothing: float | None = 1.0
 
-    def __call__(self, model: DEQ, f: BoundDynamics, z: Tensor, x: Tensor, x_hat: Tensor) -> Tensor:
+    def __call__(self, H: InputEntropy, f: BoundDynamics, z: Tensor, x: Tensor, x_hat: Tensor) -> Tensor:
         """The new x^."""
         if self.smoothing is None:
             with torch.no_grad():
-                moved = self.descent(model, f, z.detach(), x.detach(), x_hat.detach())
+                moved = self.descent(H, f, z.detach(), x.detach(), x_hat.detach())
             return x + (moved - x).detach()
-        result: Tensor = _Recomputed.apply(self, model, f, z, x, x_hat)
+        result: Tensor = _Recomputed.apply(self, H, f, z, x, x_hat)
         return result
 
-    def updates(self, model: DEQ, f: BoundDynamics, z: Tensor, x: Tensor, x_hat: Tensor, *, graph: bool) -> Tensor:
+    def updates(self, H: InputEntropy, f: BoundDynamics, z: Tensor, x: Tensor, x_hat: Tensor, *, graph: bool) -> Tensor:
         """The updates; with `graph`, differentiable in z, x and x^."""
         h = f.prepare(z)
         low, high = self.descent.bounds(x)
         for _ in range(self.descent.steps):
             with torch.enable_grad():
                 point = x_hat if graph else x_hat.detach().requires_grad_()
-                H = entropy(model.head(f.unpack(f.inject(h, model.encoder(point)))))
-                (gradient,) = torch.autograd.grad(H.sum(), point, create_graph=graph)
+                (gradient,) = torch.autograd.grad(H(f, h, point).sum(), point, create_graph=graph)
             move = self._smoothed(gradient) if self.descent.direction == "sign" else gradient
             moved = torch.minimum(torch.maximum(x_hat - self.descent.step_size * move, low), high)
             x_hat = torch.where(torch.isfinite(gradient), moved, x_hat)
@@ -59,18 +57,18 @@ class _Recomputed(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, smooth: SmoothDescent, model: DEQ, f: BoundDynamics, z: Tensor, x: Tensor, x_hat: Tensor
+        ctx: Any, smooth: SmoothDescent, H: InputEntropy, f: BoundDynamics, z: Tensor, x: Tensor, x_hat: Tensor
     ) -> Tensor:
         ctx.save_for_backward(z, x, x_hat)
-        ctx.parts = smooth, model, f
-        return smooth.updates(model, f, z, x, x_hat, graph=False)
+        ctx.parts = smooth, H, f
+        return smooth.updates(H, f, z, x, x_hat, graph=False)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        smooth, model, f = ctx.parts
-        with attacking(model), torch.enable_grad():
+        smooth, H, f = ctx.parts
+        with attacking(H.model), torch.enable_grad():
             z, x, x_hat = (t.detach().clone().requires_grad_() for t in ctx.saved_tensors)
-            result = smooth.updates(model, f, z, x, x_hat, graph=True)
+            result = smooth.updates(H, f, z, x, x_hat, graph=True)
             grads = torch.autograd.grad(result, (z, x, x_hat), grad, allow_unused=True)
         return None, None, None, *grads

@@ -210,6 +210,10 @@ class DEQ(Pretrained, DynamicPredictor):
         logits: Tensor = self.head(f.unpack(y))
         return logits
 
+    def input_parts(self) -> tuple[nn.Module, nn.Module]:
+        """Encoder and head for many passes with constant weights, in eval mode; subclasses may return faster copies."""
+        return self.encoder, self.head
+
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """Compile encoder, dynamics and head in place with `torch.compile`; the solver's loop stays as it is."""
         for part in (self.encoder, self.dynamics, self.head):

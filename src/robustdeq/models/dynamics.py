@@ -35,6 +35,10 @@ class BoundDynamics(ABC):
         """The state as the head reads it."""
         return z
 
+    def inject_unpacked(self, h: Any, u: Any) -> Any:
+        """f as the head reads it, from h = prepare(z) and any u."""
+        return self.unpack(self.inject(h, u))
+
 
 class _Plain(BoundDynamics):
     """Any callable f(z, u): nothing can be prepared, nothing is drawn."""

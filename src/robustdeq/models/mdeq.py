@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from robustdeq.models.blocks import Bottleneck, Normalize, conv_bn_relu
 from robustdeq.models.checks import check_channels
 from robustdeq.models.deq import DEQ, Readout
+from robustdeq.models.folding import folded
 from robustdeq.models.multiscale import MDEQConfig, MDEQDynamics
 from robustdeq.models.pretrained import Architecture
 from robustdeq.solve import GradientPolicy, Solver
@@ -105,3 +106,7 @@ class MDEQ(DEQ):
         self.config = config
         self.architecture = Architecture("mdeq", asdict(config))
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+    def input_parts(self) -> tuple[nn.Module, nn.Module]:
+        """Copies with BatchNorm folded into the convolutions."""
+        return folded(self.encoder), folded(self.head)

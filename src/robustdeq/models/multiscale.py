@@ -168,15 +168,16 @@ class MDEQDynamics(SplitDynamics):
             partial.append(torch.zeros_like(z[i]) if total is None else total)
         return before[0], partial
 
-    def inject_maps(self, b: Tensor, z: Tensor, partial: list[Tensor], u: Tensor, weights: list[Tensor]) -> Tensor:
-        """The injection, scale 0's tail, what it sends to the other scales, and the output convolutions; flat."""
+    def inject_maps(
+        self, b: Tensor, z: Tensor, partial: list[Tensor], u: Tensor, weights: list[Tensor]
+    ) -> list[Tensor]:
+        """The injection, scale 0's tail, what it sends to the other scales, and the output convolutions."""
         out = self.blocks[0].after_injection(b + u, z)
         fused = [(out if i == 0 else self.down[f"0_{i}"](out)) + part for i, part in enumerate(partial)]
-        maps = [
+        return [
             norm(conv(F.relu_(y), w))
             for y, conv, norm, w in zip(fused, self.out_conv, self.out_norm, weights, strict=True)
         ]
-        return torch.cat([m.flatten(1) for m in maps], 1)
 
 
 class BoundMDEQ(BoundDynamics):
@@ -203,7 +204,11 @@ class BoundMDEQ(BoundDynamics):
         return _Prepared(b, maps[0], partial)
 
     def inject(self, h: _Prepared, u: Tensor) -> Tensor:
-        """The rest of f."""
+        """The rest of f, flat."""
+        return torch.cat([m.flatten(1) for m in self.inject_unpacked(h, u)], 1)
+
+    def inject_unpacked(self, h: _Prepared, u: Tensor) -> list[Tensor]:
+        """The rest of f, one map per scale, without the detour over the flat state."""
         return self.dynamics.halves[1](h.b, h.z, h.partial, u, self._effective_weights()[1])
 
     def rebind(self, u: Tensor) -> BoundMDEQ:
