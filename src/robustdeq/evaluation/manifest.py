@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+import time
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, cast
@@ -21,6 +22,9 @@ FORMAT = "robustdeq-evaluation"
 VERSION = 1
 GROWING = ("attacks", "suites", "notes", "runs")
 """Fields that another run in the same store adds to; all others must be equal."""
+
+PATIENCE = 600.0
+"""Seconds that other processes wait for the manifest."""
 
 
 class OtherStoreError(ValueError):
@@ -115,6 +119,24 @@ def join(store: Store, plan: Plan, *, rank: int, world_size: int) -> None:
         merged = merge(found, wanted)
     if rank == 0:
         store.write_manifest(merged)
+    else:
+        _wait_for(store, wanted["attacks"])
+
+
+def _wait_for(store: Store, attacks: Iterable[str]) -> None:
+    """Until process 0 has written the manifest, which everything after reads."""
+    end = time.monotonic() + PATIENCE
+    wanted = set(attacks)
+    while True:
+        found = store.read_manifest()
+        if found is not None and all(name in found["attacks"] for name in wanted):
+            return
+        if time.monotonic() > end:
+            raise RuntimeError(
+                f"process 0 has written no manifest in {store.folder} for {PATIENCE:.0f} s: "
+                "is it a folder that all processes share?"
+            )
+        time.sleep(0.05)
 
 
 def differences(found: dict[str, Any], wanted: dict[str, Any], prefix: str = "") -> list[str]:

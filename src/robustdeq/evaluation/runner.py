@@ -275,7 +275,7 @@ class Runner:
     def _report(self, doing: str) -> None:
         if self.world_size > 1 and time.monotonic() - self._refreshed > 5:
             self._refresh()
-        left = sum(self._item_cost(item) for item in self.items if item not in self._done)
+        left = sum((self._item_cost(item) for item in self.items if item not in self._done), 0.0)
         remaining = self._foretell(left)
         self.report(
             Progress(

@@ -92,7 +92,7 @@ class AttackSpec:
 
         Orders attacks and foretells their time; nothing that is compared depends on it.
         """
-        solve: float = self.oracle_options.get("state") or states
+        solve = float(self.oracle_options.get("state") or states)
         unrolled = self.oracle_options.get("steps", 9)
         values = 0 if self.oracle_options.get("values", "surrogate") == "surrogate" else states - solve
         gradient = solve + values + 3 * (unrolled + 1)

@@ -1,0 +1,68 @@
+"""Predictors of the digits that take milliseconds: a small DEQ, and what a user might bring."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+import robustdeq as rd
+from robustdeq.data import load_dataset
+
+EPS = 0.05
+METADATA = {"dataset": "digits", "eps": EPS}
+
+
+class Tanh(nn.Module):
+    """f(z; u) = tanh(W z + u)."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(size, size, bias=False)
+
+    def forward(self, z, u):
+        return torch.tanh(self.linear(z) + u)
+
+
+def small_deq(states: int = 3) -> rd.DEQ:
+    """Random features of the digits at an equilibrium, with a head fitted in closed form; in float64."""
+    size = 24
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = rd.DEQ(
+            encoder=nn.Sequential(nn.Flatten(), nn.Linear(64, size)),
+            dynamics=Tanh(size),
+            head=nn.Linear(size, 10),
+            solver=rd.Broyden(max_steps=states),
+        ).double()
+    train = load_dataset("digits").train
+    with torch.no_grad():
+        z = model.trajectory(train.pixels01(dtype=torch.float64)).states[-1]
+        ones = torch.cat([z, torch.ones(len(z), 1, dtype=z.dtype)], 1)
+        targets = nn.functional.one_hot(train.labels, 10).double()
+        weights = torch.linalg.solve(ones.T @ ones + 1e-2 * torch.eye(size + 1).double(), ones.T @ targets)
+        model.head.weight.copy_(8 * weights[:-1].T)
+        model.head.bias.copy_(8 * weights[-1])
+    model.metadata = METADATA
+    return model.eval()
+
+
+def deployed():
+    """As `evaluate` deploys it."""
+    return rd.defences.EarlyState(small_deq(), state=3)
+
+
+def plain_function():
+    """Logits by a function that knows nothing of this package."""
+    model = small_deq()
+
+    def logits(x):
+        return model(x.double()).float()
+
+    logits.metadata = METADATA
+    return logits
+
+
+def images(count: int = 40):
+    """Test images and labels."""
+    test = load_dataset("digits").test
+    return test.pixels01(slice(0, count), dtype=torch.float64), test.labels[:count]

@@ -1,0 +1,48 @@
+"""Files are whole or not there."""
+
+import errno
+import os
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from robustdeq.evaluation.files import DiskFullError, remove_stale, write_atomically
+
+
+def test_a_full_disk_leaves_the_old_file_and_nothing_aside(tmp_path, monkeypatch):
+    path = tmp_path / "a" / "file"
+    write_atomically(path, b"old")
+
+    def full(handle):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(DiskFullError, match=r"no room for .*file.*run the same command again"):
+        write_atomically(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert os.listdir(path.parent) == ["file"]
+
+
+def test_other_errors_stay_what_they_are(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(FileExistsError):
+        write_atomically(tmp_path / "file" / "below", b"")
+
+
+def test_what_dead_processes_left_is_removed_and_what_living_ones_write_is_not(tmp_path):
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    host = socket.gethostname()
+    (tmp_path / "a").mkdir()
+    stale = tmp_path / "a" / f".shard-0000.parquet.{host}.{dead.pid}.tmp"
+    living = tmp_path / "a" / f".shard-0001.parquet.{host}.{os.getppid()}.tmp"
+    elsewhere = tmp_path / f".manifest.json.another-{host}.{dead.pid}.tmp"
+    forgotten = tmp_path / f".manifest.json.long-ago.{dead.pid}.tmp"
+    for path in (stale, living, elsewhere, forgotten):
+        path.write_bytes(b"half")
+    os.utime(forgotten, (0, 0))
+    assert sorted(remove_stale(tmp_path)) == sorted([stale, forgotten])
+    assert living.exists()
+    assert elsewhere.exists()

@@ -1,0 +1,331 @@
+"""Runs that are interrupted, shared, limited in time or memory give what an undisturbed one gives."""
+
+import json
+import os
+import signal
+
+import polars as pl
+import pytest
+import torch
+
+import robustdeq.evaluation.runner as runner_module
+from robustdeq.defences import EarlyState, EntropyReduction
+from robustdeq.evaluation import Interrupted, OtherStoreError, Store, evaluate, metrics, suites
+from robustdeq.evaluation.specs import AttackSpec
+from robustdeq.evaluation.subject import Subject
+from robustdeq.evaluation.suites import Setting, make_suite
+from robustdeq.threat import Linf
+from tests.evaluation.conftest import UNROLLINGS
+from tests.evaluation.predictors import EPS, images, small_deq
+
+COUNT = 12
+ITEMS = 12
+FOLDERS = ("clean", "attacks/a", "attacks/b", "attacks/c")
+
+SUITE = """
+attacks:
+  - {name: a, attack: pgd, options: {steps: 1, step_size: 0.02}}
+  - {name: b, attack: pgd, options: {steps: 2, step_size: 0.03}, oracle: unrolled, oracle_options: {state: 2}}
+  - {name: c, attack: apgd, options: {n_iter: 3}, oracle_options: {values: deployed}}
+"""
+
+
+@pytest.fixture
+def suite(tmp_path):
+    file = tmp_path / "small.yaml"
+    file.write_text(SUITE)
+    return file
+
+
+@pytest.fixture
+def run(deployed, suite, tmp_path):
+    """Evaluate into a folder of that name."""
+
+    def evaluated(name, predictor=deployed, data=None, **options):
+        data = images(COUNT) if data is None else data
+        options = {"threat": Linf(EPS), "batch_size": 3, "shard_size": 5, "suite": suite} | options
+        return evaluate(predictor, data, out=tmp_path / name, **options)
+
+    return evaluated
+
+
+def tables(folder):
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.parquet")}
+
+
+class Stop(Exception):
+    pass
+
+
+def test_an_interrupted_run_goes_on_to_the_same_bytes(run, tmp_path):
+    straight = run("straight").folder
+    assert len(tables(straight)) == ITEMS
+    for stop_at in (1, 4, 10):
+
+        def report(now, stop_at=stop_at):
+            if now.done == stop_at:
+                raise Stop
+
+        with pytest.raises(Stop):
+            run("stopped", report=report)
+        assert len(tables(tmp_path / "stopped")) == stop_at
+    finished = run("stopped")
+    assert finished.complete
+    assert tables(finished.folder) == tables(straight)
+
+
+def test_a_finished_run_attacks_nothing_again(run, monkeypatch):
+    first = run("store")
+    monkeypatch.setattr(runner_module, "build_attack", None)
+    assert run("store").table() == first.table()
+
+
+def test_another_batch_and_shard_size_gives_equal_results_in_float64(run):
+    one, other = run("one").store, run("other", batch_size=7, shard_size=12).store
+    keys = ["attack", "image", "predictor", "state"]
+    a, b = (store.rows().collect().sort(keys) for store in (one, other))
+    exact = [*keys, "label", "deployed", "clean_prediction", "prediction", "success", "queries"]
+    assert a.select(exact).equals(b.select(exact))
+    for column in ("margin", "entropy", "loss"):
+        assert a[column].to_list() == pytest.approx(b[column].to_list(), rel=1e-5, abs=1e-6)
+
+
+def test_a_process_does_its_own_items_first_and_then_what_others_left(run, tmp_path, monkeypatch):
+    straight = run("straight").folder
+    monkeypatch.setattr("torch.distributed.is_initialized", lambda: True)
+    monkeypatch.setattr("torch.distributed.get_world_size", lambda: 2)
+
+    def stop_after_six(now):
+        if now.done == ITEMS // 2:
+            raise Stop
+
+    monkeypatch.setattr("torch.distributed.get_rank", lambda: 0)
+    with pytest.raises(Stop):
+        run("shared", report=stop_after_six)
+    first = set(tables(tmp_path / "shared"))
+    own = [f"{folder}/shard-{shard:04d}.parquet" for folder in FOLDERS for shard in range(3)][::2]
+    # an attack needs the clean predictions of its shard, even if they are another's to make
+    assert len(first & set(own)) >= 5
+    monkeypatch.setattr("torch.distributed.get_rank", lambda: 1)
+    finished = run("shared")
+    assert finished.complete
+    assert tables(finished.folder) == tables(straight)
+
+
+def test_union_lets_misclassified_and_broken_images_leave(run):
+    full, union = run("full"), run("union", union=True)
+    assert union.union.value <= full.union.value  # an image stops where it is fooled, not where the attack ends
+    tables = {name: union.store.rows(name).collect() for name in union.store.attacks}
+    clean = union.store.clean().collect()
+    left = set(clean.filter(pl.col("correct"))["image"])
+    assert 0 < len(left) < COUNT
+    for name in ("a", "b", "c"):  # by their cost
+        assert set(tables[name]["image"]) == left
+        assert tables[name]["state"].unique().to_list() in (["3"], [])
+        left -= set(tables[name].filter(pl.col("success"))["image"])
+    assert union.union.value == len(left) / COUNT
+    assert (
+        sum(t["queries"].sum() for t in tables.values())
+        < full.store.rows().filter(pl.col("deployed")).collect()["queries"].sum()
+    )
+    with pytest.raises(metrics.IncompleteError, match="--union"):
+        metrics.paper_minimum(union.store, ["a"])
+
+
+def test_a_time_budget_ends_a_run_with_the_interval_the_answer_must_lie_in(run, monkeypatch):
+    clock = iter(range(10_000))
+    with monkeypatch.context() as patch:
+        patch.setattr(runner_module.time, "monotonic", lambda: float(next(clock)))
+        part = run("store", union=True, budget=30.0)
+    assert not part.complete
+    assert 0 < len(list(part.folder.rglob("*.parquet"))) < ITEMS
+    assert "not complete" in part.table()
+    whole = run("store", union=True)
+    assert whole.complete
+    assert part.bounds.low <= whole.union.value <= part.bounds.high
+    assert part.bounds.low < part.bounds.high
+
+
+def test_the_bounds_only_ever_close_in(run):
+    seen = []
+    verdict = run("store", report=lambda now: seen.append(now))
+    lows, highs = [now.robust.low for now in seen], [now.robust.high for now in seen]
+    assert lows == sorted(lows)
+    assert highs == sorted(highs, reverse=True)
+    assert (lows[0], highs[0]) == (0.0, 1.0)
+    assert lows[-1] == highs[-1] == verdict.union.value
+    assert seen[-1].done == seen[-1].total == ITEMS
+    assert seen[-1].remaining == 0
+    assert seen[-1].rate > 0
+
+
+class Small(torch.nn.Module):
+    """A predictor that runs out of memory on more than three images."""
+
+    def __init__(self, error):
+        super().__init__()
+        self.model, self.error, self.largest = small_deq(), error, 0
+
+    def forward(self, x):
+        if len(x) > 3:
+            raise self.error
+        self.largest = max(self.largest, len(x))
+        return self.model(x)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [torch.OutOfMemoryError("CUDA out of memory"), RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate")],
+    ids=["device", "cpu"],
+)
+def test_a_batch_that_does_not_fit_is_halved(run, error):
+    whole = run("whole", predictor=small_deq().forward, suite="quick", batch_size=8)
+    halved = run("halved", predictor=Small(error), suite="quick", batch_size=8)
+    assert halved.attacks == whole.attacks
+    assert halved.store.rows().collect()["image"].to_list() == list(range(COUNT))
+
+
+def test_other_errors_are_not_tried_again(run):
+    with pytest.raises(RuntimeError, match="a bug"):
+        run("store", predictor=Small(RuntimeError("a bug")), suite="quick", batch_size=8)
+
+
+def test_another_model_or_configuration_is_refused_with_the_difference(run, deployed):
+    run("store")
+    other = small_deq()
+    with torch.no_grad():
+        other.head.bias += 1e-9
+    cases = [
+        ({"predictor": EarlyState(other, state=3)}, r"model\.weights_sha256: '\w+' in the store, '\w+' asked for"),
+        ({"predictor": EarlyState(small_deq(), state=2)}, "model.config.state: 3 in the store, 2 asked for"),
+        ({"seed": 1}, "seed: 0 in the store, 1 asked for"),
+        ({"data": images(11)}, "data.images: 12 in the store, 11 asked for"),
+        ({"threat": Linf(0.2)}, r"attacks.a.eps: 0.05 in the store, 0.2 asked for"),
+        ({"union": True}, "union: False in the store, True asked for"),
+        ({"batch_size": 5}, "batch_size: 3 in the store, 5 asked for"),
+    ]
+    for change, message in cases:
+        with pytest.raises(OtherStoreError, match=message):
+            run("store", **change)
+
+
+def test_another_attack_of_the_same_name_is_refused(run, tmp_path, suite):
+    run("store")
+    suite.write_text(SUITE.replace("steps: 1,", "steps: 3,"))
+    with pytest.raises(OtherStoreError, match=r"attacks\.a\.options\.steps: 1 in the store, 3 asked for"):
+        run("store")
+
+
+def test_suites_share_a_store_and_provenance_may_change(run, monkeypatch):
+    run("store")
+    monkeypatch.setattr("robustdeq.evaluation.manifest.provenance", lambda world: {"commit": "another"})
+    verdict = run("store", suite="quick")
+    manifest = json.loads((verdict.folder / "manifest.json").read_text())
+    assert list(manifest["attacks"]) == ["a", "b", "c", "pgd-ready"]
+    assert manifest["suites"] == ["small", "quick"]
+    assert [r["commit"] for r in manifest["runs"]][1:] == ["another"]
+    assert set(verdict.attacks) == {"a", "b", "c", "pgd-ready"}
+
+
+def test_a_defended_predictor_is_scored_beside_its_base(run):
+    defended = EarlyState(EntropyReduction(small_deq(), every=1, steps=3, radius=EPS, step_size=0.02), state=3)
+    verdict = run("store", predictor=defended, suite="quick", aware=True)
+    assert list(verdict.store.manifest["attacks"]) == ["pgd-ready", "pgd-ready-aware"]
+    rows = verdict.store.rows("pgd-ready").filter(pl.col("deployed")).collect()
+    by_name = {
+        name: table["prediction"].to_list() for (name,), table in rows.partition_by("predictor", as_dict=True).items()
+    }
+    assert list(by_name) == ["deployed", "base"]
+    base = EarlyState(small_deq(), state=3)
+    adversarial = run("kept", predictor=defended, suite="quick", keep_images=True).store
+    pixels = torch.cat([adversarial.images("pgd-ready", s)[1] for s in range(3)])
+    with torch.no_grad():
+        assert by_name["base"] == base(pixels).argmax(1).tolist()
+        assert by_name["deployed"] == defended(pixels).argmax(1).tolist()
+
+
+def test_images_of_one_store_are_scored_on_another_predictor(run, tmp_path):
+    source = run("source", keep_images=True).store
+    other = EarlyState(small_deq(), state=1)
+    verdict = run("target", predictor=other, suite="quick", sources=[source.folder])
+    pixels = torch.cat([source.images("b", s)[1] for s in range(3)])
+    with torch.no_grad():
+        expected = other(pixels).argmax(1).tolist()
+    rows = verdict.store.rows("from.source.b").filter(pl.col("deployed")).sort("image").collect()
+    assert rows["prediction"].to_list() == expected
+    assert rows["queries"].unique().to_list() == [0]
+    with pytest.raises(ValueError, match="keeps no adversarial images"):
+        run("again", predictor=other, sources=[verdict.folder])
+
+
+def test_autoattack_takes_the_grid_s_strongest_oracle_or_says_that_it_did_not(grid_verdict, deployed, images):
+    def suite(store):
+        return make_suite("autoattack", Setting(Subject(deployed), Linf(EPS), store=store))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(suites, "UNROLLINGS", UNROLLINGS)
+        assert [s.name for s in suite(grid_verdict.store).specs] == ["aa-strongest"]
+    without = suite(Store("/nowhere"))
+    assert [s.name for s in without.specs] == ["aa-ready"]
+    assert any("aa-ready" in note for note in without.notes)
+
+
+def test_the_strongest_oracle_is_found_in_the_run_and_named_in_the_manifest(run, tmp_path):
+    def few(setting):
+        grid = [suites.unrolled(setting, i, 2, 1.0) for i in (1, 2, 3)]
+        short = AttackSpec(
+            name="short", attack="autoattack", options={"n_iter": 2, "targets": 1, "n_queries": 3}, oracle="strongest",
+            oracle_options={"values": "deployed"}, every_image=False, **setting.ball,
+        )  # fmt: skip
+        return suites.Suite("few", [*grid, short])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(suites.SUITES, "few", few)
+        verdict = run("store", suite="few")
+    strongest = metrics.strongest(verdict.store)
+    resolved = verdict.store.manifest["attacks"]["short"]["resolved"]
+    assert resolved["attack_of_grid"] == strongest.attack
+    assert resolved["oracle_options"] == {**strongest.oracle_options, "values": "deployed"}
+    assert verdict.aa == {}  # not the standard budgets
+    assert verdict.attacks["short"].value <= verdict.clean.value
+
+
+def test_a_signal_ends_the_run_with_its_code_and_the_handlers_come_back(run, tmp_path):
+    before = signal.getsignal(signal.SIGTERM)
+
+    def report(now):
+        if now.done == 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with pytest.raises(Interrupted, match="SIGTERM: 3 of 12 items are stored") as stop:
+        run("store", report=report)
+    assert stop.value.code == 143
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert len(tables(tmp_path / "store")) == 3
+
+
+def test_predictions_that_are_not_finite_count_as_wrong(run):
+    def broken(x):
+        return torch.full((len(x), 10), torch.nan, dtype=x.dtype) + x.flatten(1)[:, :10]
+
+    verdict = run("store", predictor=broken, suite="quick")
+    assert verdict.clean.value == verdict.union.value == 0
+    assert verdict.store.clean().collect()["prediction"].unique().to_list() == [-1]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"threat": None, "predictor": lambda x: x}, "give threat=Linf"),
+        ({"data": (torch.rand(3, 1, 8, 8) * 255, torch.zeros(3).long())}, "pixels must lie in"),
+        ({"data": (torch.rand(3, 1, 8, 8), torch.zeros(4).long())}, "one label for each of the 3"),
+        ({"limit": 0}, "limit must be at least 1"),
+        ({"shard_size": 0}, "shard_size must be at least 1"),
+        ({"suite": "gird"}, "did you mean grid"),
+        ({"also": {"deployed": lambda x: x}}, "name the others differently"),
+    ],
+)
+def test_mistakes_are_one_sentence_and_leave_no_folder(run, tmp_path, change, message):
+    with pytest.raises(ValueError, match=message):
+        run("store", **change)
+    assert not (tmp_path / "store").exists()

@@ -1,0 +1,46 @@
+"""Intervals, beside outside references and closed forms."""
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+
+from robustdeq.evaluation.statistics import bootstrap_difference, bootstrap_minimum, wilson
+
+
+@pytest.mark.parametrize(("count", "images"), [(0, 10), (10, 10), (3, 10), (511, 1000), (1, 10_000)])
+def test_wilson_is_scipy_s(count, images):
+    share = wilson(count, images)
+    reference = binomtest(count, images).proportion_ci(method="wilson")
+    assert share.value == count / images
+    assert (share.low, share.high) == (
+        pytest.approx(reference.low, abs=1e-12),
+        pytest.approx(reference.high, abs=1e-12),
+    )
+
+
+def test_the_bootstrap_of_one_attack_has_the_width_of_a_proportion():
+    correct = np.arange(2000) % 2 == 0
+    share = bootstrap_minimum(correct[:, None])
+    half = 1.96 * np.sqrt(0.25 / 2000)
+    assert share.value == 0.5
+    assert share.low == pytest.approx(0.5 - half, abs=0.003)
+    assert share.high == pytest.approx(0.5 + half, abs=0.003)
+
+
+def test_the_minimum_of_many_equal_attacks_lies_lower_than_each_by_chance():
+    correct = np.random.default_rng(0).random((500, 100)) < 0.5
+    share = bootstrap_minimum(correct)
+    assert share.value == correct.mean(axis=0).min()
+    assert share.low < wilson(int(correct.sum(axis=0).min()), 500).low + 0.02
+    assert share.high < 0.5
+
+
+def test_a_paired_difference_is_sharper_than_two_proportions():
+    a = np.arange(1000) % 2 == 0
+    b = a.copy()
+    b[1:21:2] = True  # ten more images
+    difference = bootstrap_difference(a, b)
+    half = 1.96 * np.sqrt(0.01 * 0.99 / 1000)
+    assert difference.value == pytest.approx(0.01)
+    assert difference.low == pytest.approx(0.01 - half, abs=0.002)
+    assert difference.high == pytest.approx(0.01 + half, abs=0.002)
