@@ -40,7 +40,8 @@ class EarlyState(DynamicPredictor):
 
     @property
     def steps_read(self) -> int:
-        """Up to the state."""
+        """Up to the state; the model's solver may have been replaced since construction."""
+        self._check()
         return self.state
 
     @property
@@ -50,7 +51,6 @@ class EarlyState(DynamicPredictor):
 
     def forward(self, x: Tensor) -> Tensor:
         """The deployed logits."""
-        self._check()
         return self.predict(x)
 
     def walk(self, x: Tensor, *, steps: int | None = None, judge_last: bool = True, measure: bool = False) -> Pass:

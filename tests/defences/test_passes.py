@@ -1,0 +1,151 @@
+"""Passes in every grad mode and of every length; the model is left as it was found."""
+
+from contextlib import nullcontext
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+import robustdeq as rd
+
+from .models import cell, images, mdeq
+
+
+@pytest.mark.parametrize("every", [1, 2, 4])
+def test_a_shorter_walk_is_the_beginning_of_the_whole(variant, every):
+    model, x = cell(), images(3, 1, 4, 4)
+    defended = rd.EntropyReduction(model, variant=variant, every=every, steps=2)
+    whole = defended.walk(x)
+    for steps in range(1, 9):
+        part = defended.walk(x, steps=steps, judge_last=False)
+        assert_close(part.solution.trajectory, whole.solution.trajectory[:steps], rtol=0, atol=1e-12)
+        for state in range(1, steps + 1):
+            assert_close(part.input_at(state), whole.input_at(state), rtol=0, atol=1e-12)
+
+
+def test_the_image_in_force_at_a_state_is_the_one_its_step_was_taken_with(variant):
+    model, x = cell(), images(3, 1, 4, 4)
+    defended = rd.EntropyReduction(model, variant=variant, every=2, steps=2)
+    walked, inputs = defended.walk(x, measure=True), defended.trajectory(x).inputs
+    first = {"paper": 2, "released": 3}[variant]
+    for state in range(1, 9):
+        interventions = (state - first) // 2 + 1
+        expected = inputs[interventions - 1] if interventions > 0 else x
+        assert torch.equal(walked.input_at(state), expected)
+
+
+@pytest.mark.parametrize("solver", [rd.Broyden(max_steps=8), rd.Anderson(max_steps=8), rd.Picard(max_steps=8)])
+def test_any_solver_can_be_defended(variant, solver):
+    model, x = cell(), images(3, 1, 4, 4)
+    model.solver = solver
+    defended = rd.EntropyReduction(model, variant=variant, every=4, steps=3, direction="sign")
+    trajectory = defended.trajectory(x)
+    assert trajectory.states.shape == (8, 3, 12)
+    assert trajectory.inputs.shape == (2, 3, 1, 4, 4)
+    undefended = model.trajectory(x).states
+    same = {"paper": 3, "released": 4}[variant]
+    assert_close(trajectory.states[:same], undefended[:same], rtol=0, atol=1e-12)
+    assert (trajectory.states[same:] - undefended[same:]).abs().amax((1, 2)).min() > 1e-5
+
+
+def test_plain_iteration_in_the_papers_variant_is_written_out_in_a_line():
+    model, x = cell(), images(2, 1, 4, 4)
+    model.solver = rd.Picard(max_steps=4)
+    trajectory = rd.EntropyReduction(model, every=2, steps=3).trajectory(x)
+    z = torch.zeros(2, 12, dtype=x.dtype)
+    for t, image in enumerate([x, trajectory.inputs[0], trajectory.inputs[0], trajectory.inputs[1]]):
+        z = model.dynamics(z, model.encoder(image))
+        assert_close(trajectory.states[t], z, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode, torch.enable_grad])
+def test_predictions_are_the_same_in_every_grad_mode(variant, mode):
+    model, x = mdeq(), images(2, 3, 8, 8)
+    defended = rd.EntropyReduction(model, variant=variant, steps=2)
+    expected, states = defended(x).detach(), defended.trajectory(x).states
+    with mode():
+        fresh = x.clone()
+        assert_close(defended(fresh), expected, rtol=0, atol=1e-12)
+        assert_close(defended.trajectory(fresh).states, states, rtol=0, atol=1e-12)
+        assert_close(rd.EarlyState(defended, state=8)(fresh), model.head(model.begin(x)[0].unpack(states[-1])))
+
+
+def predictors(model, variant):
+    defended = rd.EntropyReduction(model, variant=variant, steps=2)
+    return [defended, rd.EarlyState(defended, state=5), rd.EarlyState(model, state=5)]
+
+
+@pytest.mark.parametrize("grad", [False, True])
+def test_train_mode_predicts_as_deployed_and_nothing_is_left_behind(variant, grad):
+    model, x = mdeq(dropout=0.5), images(2, 3, 8, 8)
+    expected = [predictor(x).detach() for predictor in predictors(model, variant)]
+    trajectory = rd.EntropyReduction(model, variant=variant, steps=2).trajectory(x)
+    model.train()
+    model.encoder.eval()
+    model.head.requires_grad_(False)
+    for p in model.parameters():
+        p.grad = torch.full_like(p, 3.0)
+
+    def snapshot():
+        modes = {name: m.training for name, m in model.named_modules()}
+        return modes, {name: p.requires_grad for name, p in model.named_parameters()}
+
+    before = snapshot()
+    state = {name: v.clone() for name, v in model.state_dict().items()}
+    random = torch.get_rng_state()
+    with nullcontext() if grad else torch.no_grad():
+        for predictor, logits in zip(predictors(model, variant), expected, strict=True):
+            images_ = x.clone().requires_grad_(grad)
+            ours = predictor(images_)
+            assert_close(ours, logits, rtol=0, atol=1e-12)
+            if grad:
+                (slope,) = torch.autograd.grad(ours.sum(), images_)
+                assert slope.abs().max() > 0
+        again = rd.EntropyReduction(model, variant=variant, steps=2).trajectory(x)
+    assert_close(again.logits, trajectory.logits, rtol=0, atol=1e-12)
+    assert snapshot() == before
+    assert all((p.grad == 3).all() for p in model.parameters())
+    assert all(torch.equal(v, state[name]) for name, v in model.state_dict().items())
+    assert torch.equal(torch.get_rng_state(), random)
+
+
+def test_an_exception_in_the_middle_leaves_nothing_behind_either(variant):
+    model, x = mdeq(), images(2, 3, 8, 8)
+    model.train()
+    calls = []
+
+    def fail(*_):
+        calls.append(1)
+        if len(calls) == 4:
+            raise RuntimeError("out of paper")
+
+    model.dynamics.out_norm[0].register_forward_hook(fail)
+    with pytest.raises(RuntimeError, match="out of paper"):
+        rd.EntropyReduction(model, variant=variant, steps=2)(x)
+    assert all(m.training for m in model.modules())
+    assert all(p.requires_grad for p in model.parameters())
+    assert all(p.grad is None for p in model.parameters())
+    assert torch.is_grad_enabled()
+
+
+def test_the_received_images_are_not_changed(variant):
+    model, x = cell(), images(2, 1, 4, 4)
+    copy = x.clone()
+    rd.EntropyReduction(model, variant=variant)(x)
+    assert torch.equal(x, copy)
+
+
+def test_the_gradient_of_a_defended_prediction_takes_the_moved_distance_as_constant(variant):
+    model, x = cell(), images(2, 1, 4, 4)
+    defended = rd.EntropyReduction(model, variant=variant, steps=3)
+    walked = defended.walk(x)
+    z = model.read(walked.solution).z
+    read_at = walked.x_read.clone().requires_grad_()
+    u = model.encoder(read_at)
+    y = model.dynamics(z, u)
+    for _ in range(model.gradient.steps):
+        y = (y + model.dynamics(y, u)) / 2
+    (expected,) = torch.autograd.grad(model.head(y)[:, 1].sum(), read_at)
+    pixels = x.clone().requires_grad_()
+    (slope,) = torch.autograd.grad(defended(pixels)[:, 1].sum(), pixels)
+    assert_close(slope, expected, rtol=0, atol=1e-12)
