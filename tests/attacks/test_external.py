@@ -126,10 +126,10 @@ def test_auto_attack_says_that_it_needs_four_classes():
 @pytest.mark.parametrize("threat", [Linf(0.1), L2(0.6)], ids=str)
 def test_standard_auto_attack_agrees_with_the_library_s_whole_ensemble(threat):
     model, x, y = digits()
-    x, y = x[:100], y[:100]
+    x, y = x[:50], y[:50]
     logging.getLogger("auto-attack").setLevel(logging.ERROR)
     with torch.random.fork_rng():
         library = pyautoattack.AutoAttack(model, norm=type(threat).__name__, eps=threat.eps, seed=0, device="cpu")
-        expected = predictions(model, library.run_standard_evaluation(x, y, batch_size=100)[0]) != y
+        expected = predictions(model, library.run_standard_evaluation(x, y, batch_size=50)[0]) != y
     result = AutoAttack(threat)(Direct(model), x, y, every_image=False)
     assert abs(int(result.success.sum()) - int(expected.sum())) <= 1

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import pytest
 import torch
 
+import robustdeq as rd
 from robustdeq.attacks import Direct, Oracle, gradient_honesty
 
 from .oracles import Recorded
@@ -77,3 +78,18 @@ def test_it_works_in_inference_mode(model, x):
     with torch.inference_mode():
         honesty = gradient_honesty({"direct": Direct(model)}, x, predictions(model, x))
     assert honesty.min["direct"] == pytest.approx(1, abs=1e-6)
+
+
+def test_of_a_deq_s_gradients_only_the_one_through_the_solver_is_exact():
+    """With a step so small that hardly any ReLU switches."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        deq = rd.create_model("mdeq-nano", num_classes=10).eval().double()
+    x = 0.1 + 0.8 * images(3, shape=(1, 8, 8))
+    cosines = {}
+    for gradient in (rd.ThroughSolver(), rd.Phantom()):
+        deq.gradient = gradient
+        honesty = gradient_honesty({"": Direct(deq)}, x, predictions(deq, x), directions=8, step=1e-6)
+        cosines[type(gradient)] = honesty.min[""]
+    assert cosines[rd.ThroughSolver] == pytest.approx(1, abs=1e-4)
+    assert cosines[rd.Phantom] < 0.9

@@ -51,7 +51,7 @@ def gradient_honesty(
         x: Pixels in [0, 1], (B, ...).
         y: Labels.
         directions: How many, at most as many as an image has pixels; costs two deployed passes each.
-        step: Of the differences, in pixel units.
+        step: Of the differences, in pixel units; smaller, such as 1e-6, where many ReLUs would switch within it.
         seed: Of the directions.
     """
     for oracle in oracles.values():
