@@ -11,11 +11,12 @@ from rich.console import Console
 from rich.table import Table
 
 from robustdeq.cli.benchmarks.core import core
+from robustdeq.cli.benchmarks.defence import defence
 from robustdeq.cli.benchmarks.train import train
 from robustdeq.provenance import provenance
 
-SUBJECTS = {"core": core, "train": train}
-Subject = Literal["core", "train"]
+SUBJECTS = {"core": core, "train": train, "defence": defence}
+Subject = Literal["core", "train", "defence"]
 
 
 def run(
@@ -30,7 +31,7 @@ def run(
 
     Args:
         subject: What to measure: core (one evaluation of f, an N-step solve), train (a step of PGD-AT and TRADES, with
-            and without random states).
+            and without random states), defence (a defended prediction, over T_f and R).
         models: Models to measure, separated by commas.
         batch: Images per batch; each model's own default if not given.
         rounds: Timed rounds; the least time counts.
@@ -45,6 +46,12 @@ def run(
     with console.status("starting") as status:
         records = SUBJECTS[subject](models.split(","), batch, rounds, status.update)
     console.print(_table(records))
+    for r in records:
+        if "macs_speedup" in r:
+            console.print(
+                f"{r['model']}, {r['name']}: in multiply-adds {r['macs_speedup']:.2f}x over plain, "
+                f"{r['macs_over_undefended']:.2f}x the undefended prediction"
+            )
     console.print(
         f"{where['hardware']['machine']}, {where['hardware']['threads']} threads, commit {where['commit']}", style="dim"
     )
@@ -56,7 +63,19 @@ def run(
 
 def _table(records: list[dict[str, Any]]) -> Table:
     table = Table(title="milliseconds per image; speedup = plain / ours", box=box.SIMPLE)
-    for column in ("model", "what", "batch", "ours", "plain", "speedup", "MMAC", "of convs", "of peak", "/(N+1)f"):
+    for column in (
+        "model",
+        "what",
+        "batch",
+        "ours",
+        "plain",
+        "speedup",
+        "MMAC",
+        "of convs",
+        "of peak",
+        "/(N+1)f",
+        "/undefended",
+    ):
         table.add_column(column, justify="left" if column in ("model", "what") else "right")
     for r in records:
         table.add_row(
@@ -70,9 +89,11 @@ def _table(records: list[dict[str, Any]]) -> Table:
             f"{r['fraction_of_its_convolutions']:.0%}" if "macs" in r else "",
             f"{r['fraction_of_peak']:.0%}" if "macs" in r else "",
             f"{r['cost_over_f']:.2f}" if "cost_over_f" in r else "",
+            f"{r['over_undefended']:.2f}x" if "over_undefended" in r else "",
         )
     table.caption = (
         "MMAC: million multiply-adds per image; of convs: rate of f over that of its convolutions alone; "
-        "of peak: over this machine's best convolution rate; /(N+1)f: solve over N+1 evaluations of f"
+        "of peak: over this machine's best convolution rate; /(N+1)f: solve over N+1 evaluations of f; "
+        "/undefended: over the undefended prediction at the same state"
     )
     return table

@@ -91,7 +91,7 @@ class ResidualBlock(nn.Module):
 
     def after_injection(self, b: Tensor, z: Tensor) -> Tensor:
         """GN3(ReLU(GN2(b) + z))."""
-        out: Tensor = self.gn3(F.relu_(self.gn2(b) + z))
+        out: Tensor = self.gn3(F.relu_(self.gn2(b).add_(z)))
         return out
 
 

@@ -157,14 +157,14 @@ class MDEQDynamics(SplitDynamics):
         partial = []
         for i in range(len(z)):
             # Nearest upsampling is linear and its powers compose, so the coarser scales are summed coarsest first and
-            # only one map is ever upsampled to full size.
+            # only one map is ever upsampled to full size. Sums go in place where the left side is nobody else's.
             total = None
             for j in reversed(range(i + 1, len(z))):
                 term = self.up[f"{j}_{i}"](outs[j])
-                total = _upsample(term if total is None else term + total)
+                total = _upsample(term if total is None else term.add_(total))
             for j in range(1, i + 1):
                 term = outs[j] if j == i else self.down[f"{j}_{i}"](outs[j])
-                total = term if total is None else total + term
+                total = term if total is None else total.add_(term)
             partial.append(torch.zeros_like(z[i]) if total is None else total)
         return before[0], partial
 
@@ -173,7 +173,7 @@ class MDEQDynamics(SplitDynamics):
     ) -> list[Tensor]:
         """The injection, scale 0's tail, what it sends to the other scales, and the output convolutions."""
         out = self.blocks[0].after_injection(b + u, z)
-        fused = [(out if i == 0 else self.down[f"0_{i}"](out)) + part for i, part in enumerate(partial)]
+        fused = [self.down[f"0_{i}"](out).add_(part) if i else out + part for i, part in enumerate(partial)]
         return [
             norm(conv(F.relu_(y), w))
             for y, conv, norm, w in zip(fused, self.out_conv, self.out_norm, weights, strict=True)

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from robustdeq.models.dynamics import BoundDynamics
 from robustdeq.models.modes import evaluating
+from robustdeq.models.straight import straight_through
 from robustdeq.solve import Solution
 
 if TYPE_CHECKING:
@@ -169,7 +170,7 @@ class DynamicPredictor(nn.Module, ABC):
                 walked = self.walk(x.detach(), steps=self.steps_read, judge_last=judge_last)
                 if not differentiate:
                     return self.read_out(walked)
-            return self.read_out(replace(walked, f=self.base.begin(x + (walked.x_read - x).detach())[0]))
+            return self.read_out(replace(walked, f=self.base.begin(straight_through(walked.x_read, x))[0]))
 
     @torch.no_grad()
     def trajectory(self, x: Tensor) -> Trajectory:

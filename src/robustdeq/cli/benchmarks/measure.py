@@ -55,6 +55,33 @@ class ConvolutionLog(TorchDispatchMode):
         return result
 
 
+class _Count(TorchDispatchMode):
+    """Counts the multiply-adds of convolutions, forward and backward."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.macs = 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Run the operation; count it if it is a convolution."""
+        result = func(*args, **(kwargs or {}))
+        if func is torch.ops.aten.convolution.default:
+            self.macs += result.numel() * args[1][0].numel()
+        elif func is torch.ops.aten.convolution_backward.default:
+            sides = sum(args[-1][:2])  # the gradient of the input, of the weight: each costs what the forward did
+            self.macs += sides * args[0].numel() * args[2][0].numel()
+        return result
+
+
+def multiply_adds(job: Callable[[], Any]) -> int:
+    """Multiply-adds in the convolutions of a job."""
+    with _Count() as count:
+        job()
+    return count.macs
+
+
 def peak_rate(rounds: int) -> float:
     """Multiply-adds per second of the fastest of a few large, well-shaped convolutions."""
     rates = []

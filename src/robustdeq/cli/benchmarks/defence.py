@@ -1,0 +1,65 @@
+"""`robustdeq bench defence`: a defended prediction, and the paper's grid of T_f and R (its Table 10)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from robustdeq import EarlyState, EntropyReduction, create_model
+from robustdeq.cli.benchmarks.measure import best_times, multiply_adds
+from robustdeq.models import MDEQ
+from robustdeq.plain import default_layout, defended_mdeq
+
+BATCH = {"mdeq-large": 8, "mdeq-tiny": 64}
+MAIN = (2, 10)
+GRID = [(every, steps) for steps in (0, 1, 5, 10, 20) for every in (1, 2, 4, 8)]
+
+
+def defence(models: list[str], batch: int | None, rounds: int, say: Callable[[str], None]) -> list[dict[str, Any]]:
+    """Records of predictions at z^[8], the paper's variant, seconds per image; T_f = 2, R = 10 first, then the grid."""
+    return [record for name in models for record in _one(name, batch or BATCH.get(name, 32), rounds, say)]
+
+
+def _one(name: str, batch: int, rounds: int, say: Callable[[str], None]) -> list[dict[str, Any]]:
+    model: MDEQ = create_model(name).eval()
+    if not isinstance(model, MDEQ):
+        raise ValueError(f"bench defence measures MDEQ models, not {name}")
+    model.tol = 0.0  # neither side may stop early
+    other = default_layout(model)
+    x = torch.rand(batch, model.config.in_channels, 32, 32, generator=torch.Generator().manual_seed(0))
+    undefended = partial(_predict, EarlyState(model, state=model.solver.max_steps), x)
+    records: list[dict[str, Any]] = []
+    for every, steps in [MAIN, *GRID]:
+        say(f"{name}: T_f = {every}, R = {steps}, batch {batch}")
+        ours = partial(_predict, EarlyState(EntropyReduction(model, every=every, steps=steps)), x)
+        plain = partial(defended_mdeq, other, x, every=every, steps=steps, tol=0.0, judge_last=False)
+        main = not records
+        taken = best_times(rounds if main else max(1, rounds // 3), ours, plain, undefended)
+        record: dict[str, Any] = {
+            "name": f"defended T_f={every} R={steps}" + ("" if main else ", grid"),
+            "model": name,
+            "batch": batch,
+            "ours": taken[0] / batch,
+            "plain": taken[1] / batch,
+            "speedup": taken[1] / taken[0],
+            "over_undefended": taken[0] / taken[2],
+            "samples_per_second": batch / taken[0],
+        }
+        if main:
+            macs = [multiply_adds(job) for job in (ours, plain, undefended)]
+            record |= {
+                "total_macs": macs[0] / batch,
+                "macs_speedup": macs[1] / macs[0],
+                "macs_over_undefended": macs[0] / macs[2],
+            }
+        records.append(record)
+    return records
+
+
+@torch.no_grad()
+def _predict(predictor: EarlyState, x: Tensor) -> Tensor:
+    return predictor(x)
