@@ -1,0 +1,101 @@
+"""`robustdeq evaluate`."""
+
+import json
+
+import pytest
+import torch
+from tests.evaluation.predictors import small_deq
+
+import robustdeq as rd
+from robustdeq.cli.evaluate import deploy, duration
+from robustdeq.cli.main import main
+from robustdeq.defences import EarlyState, EntropyReduction
+
+QUICK = ["--limit=6", "--shard_size=3", "--device=cpu"]
+SMALL = "tests.evaluation.predictors:small_deq"
+
+
+def run(*words, ckpt=SMALL):
+    return main(["evaluate", ckpt, *map(str, words)])
+
+
+def manifest(out):
+    return json.loads((out / "manifest.json").read_text())
+
+
+def test_a_function_s_predictor_is_evaluated_at_its_last_state_and_the_table_shown(tmp_path, capsys):
+    assert run(f"--out={tmp_path}", *QUICK) == 0
+    output = capsys.readouterr().out
+    assert "clean" in output
+    assert "pgd-ready" in output
+    assert "union" in output
+    found = manifest(tmp_path)
+    assert found["model"]["config"]["kind"] == "EarlyState"
+    assert found["model"]["config"]["state"] == 3  # the solver has no eighth state
+    assert found["data"] | {"sha256": None} == {
+        "name": "digits", "split": "test", "images": 6, "limit": 6, "sha256": None,
+    }  # fmt: skip
+    assert found["threat"] == {"norm": "Linf", "eps": 0.05}
+
+
+def test_a_checkpoint_carries_data_and_eps_and_the_flags_reach_the_defence(tmp_path):
+    with torch.random.fork_rng(devices=[]):
+        model = rd.create_model("mdeq-nano", channels=(4, 8), head_channels=(2, 4), final_channels=8)
+    model.metadata = {"dataset": "digits", "eps": 0.1}
+    model.save_pretrained(tmp_path / "model")
+    words = ["--defence=entropy", "--defence.variant=released", "--defence.every=4", "--defence.steps=1", "--state=2"]
+    assert run(f"--out={tmp_path / 'out'}", "--limit=2", *words, ckpt=str(tmp_path / "model")) == 0
+    config = manifest(tmp_path / "out")["model"]["config"]
+    assert (config["kind"], config["state"]) == ("EarlyState", 2)
+    defence = config["predictor"]
+    assert (defence["kind"], defence["variant"], defence["every"]) == ("EntropyReduction", "released", 4)
+    assert (defence["descent"]["steps"], defence["descent"]["radius"]) == (1, 0.1)
+    assert list(manifest(tmp_path / "out")["predictors"]) == ["deployed", "base"]
+    assert manifest(tmp_path / "out")["threat"]["eps"] == 0.1
+
+
+def test_what_is_deployed():
+    model = small_deq()
+    assert deploy(model, defence=None, state="final") is model
+    assert deploy(model, defence=None, state=None).state == 3
+    early = EarlyState(model, state=1)
+    assert deploy(early, defence=None, state=None) is early
+    defended = EntropyReduction(model)
+    assert deploy(defended, defence=None, state=None) is defended
+    both = deploy(model, defence={"every": 1}, state="2")
+    assert (both.state, both.predictor.every) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90s", 90), ("2h", 7200), ("1h30m", 5400), ("0.5m", 30), ("45", 45), ("1d", 86_400)]
+)
+def test_durations(text, seconds):
+    assert duration(text) == seconds
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--budget=soon"], "--budget must be a time such as 90s"),
+        (["--suite=gird"], "did you mean grid?"),
+        (["--state=0"], "state counts from 1"),
+        (["--state=early"], "--state must be a number or 'final'"),
+        (["--eps=8/0"], "--eps must be a number"),
+        (["--norm=L2"], "does not say for which L2 radius"),
+        (["--sources", "/nowhere"], "is not a store of results"),
+        (["--limit=0"], "limit must be at least 1"),
+    ],
+)
+def test_a_mistake_is_one_line_and_no_folder(tmp_path, capsys, words, message):
+    assert run(f"--out={tmp_path / 'out'}", "--device=cpu", *words) == 1
+    error = capsys.readouterr().err.strip()
+    assert error.startswith("robustdeq: error: ")
+    assert message in error
+    assert "\n" not in error
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_defence_needs_dynamics(tmp_path, capsys):
+    words = [f"--out={tmp_path / 'out'}", "--defence=entropy"]
+    assert run(*words, ckpt="tests.evaluation.predictors:plain_function") == 1
+    assert "has no dynamics" in capsys.readouterr().err

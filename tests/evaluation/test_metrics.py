@@ -1,0 +1,168 @@
+"""Numbers from stores whose content is written out by hand."""
+
+import polars as pl
+import pytest
+
+from robustdeq.evaluation import Store, metrics
+from robustdeq.evaluation.store import ATTACK_SCHEMA, CLEAN_SCHEMA
+
+# image        0  1  2  3  4  5
+CLEAN = "111110"
+ATTACKS = {
+    "pgd-i1-K1-l0.5": "101101",  # an attack may put a misclassified image right
+    "pgd-i1-K2-l0.5": "011100",
+    "pgd-i2-K1-l1": "110110",
+    "aa-ready": "001100",
+}
+OPTIONS = {
+    "pgd-i1-K1-l0.5": {"state": 1, "steps": 1, "damping": 0.5},
+    "pgd-i1-K2-l0.5": {"state": 1, "steps": 2, "damping": 0.5},
+    "pgd-i2-K1-l1": {"state": 2, "steps": 1, "damping": 1.0},
+    "aa-ready": {},
+}
+ENTROPY = {"clean": [0.1, 0.2, 0.3, 0.4, 0.5, 0.6], "pgd-i1-K1-l0.5": [0.2, 0.1, 0.3, 0.9, 0.6, 0.4]}
+
+
+def write(folder, attacks=ATTACKS, *, shards=(0, 1), union=False, sha="same", stored=()):
+    """A store of six images in two shards of three, with two states; the second is deployed."""
+    store = Store(folder)
+    configs = {
+        name: {
+            "group": "transfer" if name in stored else "autoattack" if name.startswith("aa") else "grid",
+            "attack": "stored" if name in stored else "autoattack" if name.startswith("aa") else "pgd",
+            "is_aa": name.startswith("aa"),
+            "options": {"store": str(stored[name])} if name in stored else {},
+            "oracle_options": OPTIONS.get(name, {}),
+            "limit": None,
+        }
+        for name in attacks
+    }
+    store.write_manifest(
+        {
+            "attacks": configs,
+            "dynamic": True,
+            "union": union,
+            "shard_size": 3,
+            "data": {"images": 6, "sha256": sha},
+            "notes": [],
+        }
+    )
+    for shard in (0, 1):
+        store.write_clean(shard, rows(CLEAN, shard, "clean").select(*CLEAN_SCHEMA))
+    for name, correct in attacks.items():
+        for shard in shards:
+            store.write_attack(name, shard, rows(correct, shard, name).select(*ATTACK_SCHEMA))
+    return store
+
+
+def rows(correct, shard, name):
+    images = range(3 * shard, 3 * shard + 3)
+    frames = []
+    for state in ("1", "2"):
+        right = [correct[i] == "1" if state == "2" else i == 0 for i in images]
+        entropy = ENTROPY.get(name, [0.0] * 6)
+        frames.append(
+            pl.DataFrame(
+                {
+                    "image": list(images),
+                    "label": [4] * 3,
+                    "predictor": ["deployed"] * 3,
+                    "state": [state] * 3,
+                    "deployed": [state == "2"] * 3,
+                    "prediction": [4 if r else 7 for r in right],
+                    "clean_prediction": [4] * 3,
+                    "margin": [0.0] * 3,
+                    "entropy": [entropy[i] for i in images],
+                    "loss": [0.0] * 3,
+                    "correct": right,
+                    "success": [not r for r in right],
+                    "queries": [1] * 3,
+                    "deviation": [None] * 3,
+                    "residual": [None] * 3,
+                },
+                schema_overrides={"deviation": pl.Float32, "residual": pl.Float32},
+            )
+        )
+    return pl.concat(frames)
+
+
+@pytest.fixture
+def store(tmp_path):
+    return write(tmp_path / "store")
+
+
+def test_accuracies(store):
+    assert metrics.clean_accuracy(store).value == 5 / 6
+    assert metrics.clean_accuracy(store, state="1").value == 1 / 6
+    table = metrics.accuracy(store)
+    assert table.select("attack", "state", "images", "complete").rows() == [(name, "2", 6, True) for name in ATTACKS]
+    assert table["accuracy"].to_list() == pytest.approx([4 / 6, 3 / 6, 4 / 6, 2 / 6])
+    assert metrics.accuracy(store, ["aa-ready"], state=None)["accuracy"].to_list() == pytest.approx([1 / 6, 2 / 6])
+
+
+def test_minimum_union_and_aa(store):
+    grid = [name for name in ATTACKS if name.startswith("pgd")]
+    assert metrics.paper_minimum(store).value == 3 / 6
+    assert metrics.union_accuracy(store, grid).value == 1 / 6  # image 3 alone survives all three; 5 was wrong before
+    assert metrics.union_accuracy(store).value == 1 / 6
+    assert {name: share.value for name, share in metrics.aa_accuracy(store).items()} == {"aa-ready": 2 / 6}
+    assert metrics.paper_minimum(store, state="1").value == 1 / 6
+
+
+def test_the_strongest_oracle(store):
+    found = metrics.strongest(store)
+    assert (found.attack, found.state, found.steps, found.damping) == ("pgd-i1-K2-l0.5", 1, 2, 0.5)
+    table = metrics.strongest_by_state(store)
+    assert table.select("damping", "i", "K").rows() == [(0.5, 1, 2), (1.0, 2, 1)]
+
+
+def test_the_smallest_subset(store):
+    # broken: {1, 4}, {0, 4}, {2}: 1 needs the first, 0 the second, 2 the third
+    assert metrics.smallest_subset(store).attacks == [name for name in ATTACKS if name.startswith("pgd")]
+    fewer = write(
+        store.folder.parent / "b", {"pgd-i1-K1-l0.5": "000110", "pgd-i1-K2-l0.5": "100110", "pgd-i2-K1-l1": "111000"}
+    )
+    subset = metrics.smallest_subset(fewer)
+    assert subset.attacks == ["pgd-i1-K1-l0.5", "pgd-i2-K1-l1"]
+    assert subset.proven
+    assert subset.union.value == 0
+
+
+def test_entropy_changes(store):
+    (row,) = metrics.entropy_change(store, ["pgd-i1-K1-l0.5"]).iter_rows(named=True)
+    assert row["share"] == pytest.approx(3 / 6)  # images 0, 3 and 4; equal is not lower
+    assert row["difference"] == pytest.approx((0.1 - 0.1 + 0.0 + 0.5 + 0.1 - 0.2) / 6, abs=1e-7)
+    assert metrics.entropy_change(store)["attack"].to_list() == [n for n in ATTACKS if n.startswith("pgd")]
+
+
+def test_paired_differences(store, tmp_path):
+    better = write(tmp_path / "better", {"pgd-i1-K1-l0.5": "111110"})
+    found = metrics.difference(store, better)
+    assert found.value == pytest.approx(5 / 6 - 3 / 6)  # clean and the one attack that both have
+    assert found.low <= found.value <= found.high
+    with pytest.raises(ValueError, match="different images"):
+        metrics.difference(store, write(tmp_path / "other", sha="other"))
+
+
+def test_the_transfer_matrix(tmp_path):
+    a = write(tmp_path / "a")
+    name = "from.a.pgd-i1-K1-l0.5"
+    b = write(tmp_path / "b", {"pgd-i1-K1-l0.5": "111111", name: "110000"}, stored={name: (tmp_path / "a").resolve()})
+    table = metrics.transfer_matrix({"A": a, "B": b})
+    assert table.select("target", "source", "attacks").rows() == [("A", "A", 3), ("B", "B", 1), ("B", "A", 1)]
+    assert table["accuracy"].to_list() == pytest.approx([3 / 6, 1.0, 2 / 6])
+
+
+def test_what_is_not_known_is_not_said(tmp_path):
+    half = write(tmp_path / "half", shards=(0,))
+    assert not half.complete("aa-ready")
+    assert metrics.aa_accuracy(half) == {}
+    for number in (metrics.paper_minimum, metrics.strongest, metrics.smallest_subset):
+        with pytest.raises(metrics.IncompleteError, match=r"lacks results of 3 of 3 attacks"):
+            number(half)
+    with pytest.raises(metrics.IncompleteError, match="holds no such attacks"):
+        metrics.paper_minimum(write(tmp_path / "none", {}))
+    with pytest.raises(ValueError, match="has no attack 'pgd'; it has pgd-i1"):
+        half.rows("pgd")
+    with pytest.raises(ValueError, match="not a store of results"):
+        _ = Store(tmp_path / "nowhere").manifest
