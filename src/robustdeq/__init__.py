@@ -1,6 +1,23 @@
 """Train, defend and honestly evaluate adversarially robust deep equilibrium models."""
 
+from robustdeq.attacks import (
+    APGD,
+    FABT,
+    PGD,
+    Attack,
+    AttackResult,
+    AutoAttack,
+    Direct,
+    Estimate,
+    Exact,
+    Oracle,
+    Square,
+    UnrolledState,
+    WatchedStates,
+    gradient_honesty,
+)
 from robustdeq.defences import EarlyState, EntropyReduction
+from robustdeq.evaluation import evaluate
 from robustdeq.models import (
     DEQ,
     MDEQ,
@@ -39,26 +56,39 @@ from robustdeq.solve import (
     jacobian_penalty,
     spectral_radius,
 )
+from robustdeq.threat import L2, Linf, Threat
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "APGD",
     "DEQ",
+    "FABT",
+    "L2",
     "MDEQ",
+    "PGD",
     "Anderson",
+    "Attack",
+    "AttackResult",
+    "AutoAttack",
     "BoundDynamics",
     "Broyden",
     "CheckpointError",
+    "Direct",
     "EarlyState",
     "EntropyReduction",
+    "Estimate",
+    "Exact",
     "ForwardPass",
     "GradientPolicy",
     "Implicit",
     "Iteration",
+    "Linf",
     "MDEQConfig",
     "Neumann",
     "NotConvergedError",
     "OneStep",
+    "Oracle",
     "Phantom",
     "Picard",
     "Predictor",
@@ -67,13 +97,19 @@ __all__ = [
     "Solution",
     "Solver",
     "SplitDynamics",
+    "Square",
     "Status",
+    "Threat",
     "ThroughSolver",
     "Trajectory",
     "Unrolled",
+    "UnrolledState",
+    "WatchedStates",
     "compat",
     "create_model",
+    "evaluate",
     "fixed_point",
+    "gradient_honesty",
     "jacobian_penalty",
     "list_models",
     "load",

@@ -5,6 +5,7 @@ from robustdeq.attacks.base import Attack, AttackResult
 from robustdeq.attacks.external import FABT, AutoAttack, Square
 from robustdeq.attacks.honesty import GradientHonesty, gradient_honesty
 from robustdeq.attacks.oracle import Direct, Oracle
+from robustdeq.attacks.oracles import Estimate, Exact, UnrolledState, WatchedStates
 from robustdeq.attacks.pgd import PGD
 from robustdeq.attacks.task import Task
 
@@ -16,9 +17,13 @@ __all__ = [
     "AttackResult",
     "AutoAttack",
     "Direct",
+    "Estimate",
+    "Exact",
     "GradientHonesty",
     "Oracle",
     "Square",
     "Task",
+    "UnrolledState",
+    "WatchedStates",
     "gradient_honesty",
 ]
