@@ -3,19 +3,20 @@ PYTHON ?= python3
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-all lint install clean
+.PHONY: demo test test-all lint docs install clean
 
 help:
 	@echo "make demo      virtual environment, install, a DEQ trained and looked at on embedded digits"
 	@echo "make test      virtual environment, install, tests (under 5 minutes on 2 cores)"
 	@echo "make test-all  the long tests"
 	@echo "make lint      ruff, mypy, import rules"
+	@echo "make docs      the documentation, strictly, into site/"
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=23"
 	$(BIN)/python -m pip install --quiet -c constraints.txt torch
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[dev]"
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[dev,docs]"
 	@touch $(STAMP)
 
 install: $(STAMP)
@@ -35,5 +36,8 @@ lint: install
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+docs: install
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

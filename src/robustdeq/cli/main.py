@@ -86,11 +86,12 @@ def build_parser() -> Parser:
     subcommands = parser.add_subcommands(required=True, dest="verb")
     for name, verb in VERBS.items():
         summary = (verb.run.__doc__ or "").splitlines()[0]
-        subcommands.add_subcommand(name, _subparser(verb), help=summary)
+        subcommands.add_subcommand(name, subparser(verb), help=summary)
     return parser
 
 
-def _subparser(verb: Verb) -> Parser:
+def subparser(verb: Verb) -> Parser:
+    """The parser of one verb."""
     parser = Parser(description=inspect.cleandoc(verb.run.__doc__ or "").partition("\nArgs:")[0].strip())
     for positional, options in verb.positionals:
         parser.add_argument(positional, **options)
@@ -108,7 +109,7 @@ def _subparser(verb: Verb) -> Parser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a verb; a user's mistake is one line on standard error and exit code 1."""
     words = sys.argv[1:] if argv is None else list(argv)
-    check_words(words, {name: partial(_subparser, verb) for name, verb in VERBS.items()})
+    check_words(words, {name: partial(subparser, verb) for name, verb in VERBS.items()})
     arguments = build_parser().parse_args(words, defaults=False)
     verb = VERBS[arguments.verb]
     options = arguments[arguments.verb].as_dict() if arguments.verb in arguments else {}
