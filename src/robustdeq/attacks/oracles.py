@@ -12,6 +12,7 @@ from torch import Tensor
 
 from robustdeq.attacks.oracle import Oracle
 from robustdeq.models.predictor import DynamicPredictor, Pass
+from robustdeq.models.straight import straight_through
 from robustdeq.solve import GradientPolicy, Phantom, SolvedState, Unrolled
 
 View = Literal["oblivious", "aware", "bpda"]
@@ -27,11 +28,7 @@ class StateOracle(Oracle):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not isinstance(self.predictor, DynamicPredictor):
-            raise TypeError(
-                f"{type(self).__name__} looks at states of a DEQ or of a defence around one, got "
-                f"{type(self.predictor).__name__}; for a model without dynamics use robustdeq.attacks.Direct"
-            )
+        _check_dynamic(self, self.predictor)
         if self.seen not in ("oblivious", "aware", "bpda"):
             raise ValueError(f"view must be 'oblivious', 'aware' or 'bpda', got {self.seen!r}")
         steps = self.predictor.base.solver.max_steps
@@ -93,7 +90,7 @@ class StateOracle(Oracle):
                 batch_coupled=model.solver.batch_coupled,
             )
         if self.seen == "bpda":
-            x = x + (walked.input_at(self.at or len(solution.trajectory)) - x).detach()
+            x = straight_through(walked.input_at(self.at or len(solution.trajectory)), x)
         f, _ = model.begin(x)
         logits: Tensor = model.head(f.unpack(self.policy.connect(f, state)))
         return logits
@@ -202,6 +199,7 @@ class Exact(Oracle):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        _check_dynamic(self, self.predictor)
         if self.smoothing is not None and not self.smoothing > 0:
             raise ValueError(f"smoothing must be positive, or None for a constant; got {self.smoothing}")
 
@@ -236,6 +234,10 @@ class WatchedStates(Oracle):
 
     predictor: DynamicPredictor
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_dynamic(self, self.predictor)
+
     @property
     def target(self) -> Callable[[Tensor], Tensor]:
         """The deployed predictor."""
@@ -250,7 +252,7 @@ class WatchedStates(Oracle):
         assert trajectory is not None
         total = None
         for t in states:
-            f, _ = model.begin(x + (walked.input_at(t) - x).detach())
+            f, _ = model.begin(straight_through(walked.input_at(t), x))
             log_p = model.head(f.unpack(f(trajectory[t - 1]))).log_softmax(-1)
             total = log_p if total is None else total + log_p
         assert total is not None
@@ -260,3 +262,11 @@ class WatchedStates(Oracle):
 def with_deployed_values(oracle: Oracle) -> Oracle:
     """The same gradients, with the deployed predictor's values."""
     return replace(oracle, values="deployed")
+
+
+def _check_dynamic(oracle: Oracle, predictor: object) -> None:
+    if not isinstance(predictor, DynamicPredictor):
+        raise TypeError(
+            f"{type(oracle).__name__} looks at states of a DEQ or of a defence around one, got "
+            f"{type(predictor).__name__}; for a model without dynamics use robustdeq.attacks.Direct"
+        )
