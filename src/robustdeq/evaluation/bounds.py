@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from robustdeq.evaluation.specs import AttackSpec
+from robustdeq.evaluation.specs import SANITY, AttackSpec
 from robustdeq.evaluation.store import Store
 
 
@@ -28,7 +28,11 @@ class Bounds:
     def __init__(self, store: Store, specs: Sequence[AttackSpec], images: int, shard_size: int) -> None:
         self.store = store
         self.shard_size = shard_size
-        self.limits = {spec.name: images if spec.limit is None else min(images, spec.limit) for spec in specs}
+        self.limits = {
+            spec.name: images if spec.limit is None else min(images, spec.limit)
+            for spec in specs
+            if spec.group != SANITY
+        }
         self.unbroken = np.ones(images, dtype=bool)
         self.pending = np.zeros(images, dtype=int)
         for limit in (images, *self.limits.values()):
@@ -36,6 +40,8 @@ class Bounds:
 
     def include(self, attack: str | None, shard: int) -> None:
         """Take a finished item into account; None is the clean one."""
+        if attack is not None and attack not in self.limits:
+            return
         path = self.store.clean_path(shard) if attack is None else self.store.attack_path(attack, shard)
         begin = shard * self.shard_size
         end = begin + self.shard_size if attack is None else min(begin + self.shard_size, self.limits[attack])

@@ -11,6 +11,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from robustdeq.data import Images, load_dataset
+from robustdeq.evaluation.audit import finish_audit
 from robustdeq.evaluation.manifest import Plan, data_hash, join
 from robustdeq.evaluation.runner import Progress, Runner
 from robustdeq.evaluation.store import Store
@@ -48,7 +49,7 @@ def evaluate(
     Args:
         predictor: Pixels in [0, 1] to logits: a model, a defence around one, or any differentiable function.
         data: Images (B, C, H, W) in [0, 1] (or uint8) and labels, or the name of a data set, whose test images it is.
-        suite: quick, grid, autoattack, transfer, paper, or a YAML file.
+        suite: quick, grid, autoattack, audit, transfer, paper, or a YAML file.
         out: The store's folder.
         threat: How far images may be moved; Linf with the eps that the model's checkpoint carries if not given.
         seed: Of everything random.
@@ -77,7 +78,7 @@ def evaluate(
     chosen = make_suite(suite, setting)
     plan = Plan(
         name=str(name or getattr(predictor, "__qualname__", type(predictor).__name__)),
-        scored=scored_predictors(subject, also),
+        scored=scored_predictors(subject, chosen.also if also is None else also, default_base=also is None),
         data=description,
         threat=threat,
         suite=chosen.name,
@@ -94,7 +95,8 @@ def evaluate(
     keep = chosen.keep_images if keep_images is None else keep_images
     runner = Runner(plan, x, y, store, budget=budget, keep_images=keep, rank=rank, world_size=world_size, report=report)
     complete = runner.run()
-    return read_verdict(store, complete=complete, bounds=runner.bounds.now())
+    audit = finish_audit(plan, store, x, y, write=rank == 0) if chosen.name == "audit" and complete else None
+    return read_verdict(store, complete=complete, bounds=runner.bounds.now(), audit=audit)
 
 
 def load_images(
@@ -129,13 +131,12 @@ def checkpoint_threat(subject: Subject) -> Threat:
     return Linf(float(eps))
 
 
-def scored_predictors(subject: Subject, also: Mapping[str, Callee] | None) -> dict[str, Subject]:
+def scored_predictors(subject: Subject, also: Mapping[str, Callee], *, default_base: bool) -> dict[str, Subject]:
     """The deployed predictor first, then the others, by name."""
-    if also is None:
-        also = {} if subject.undefended is None else {"base": subject.undefended}
     if "deployed" in also:
         raise ValueError("'deployed' is the predictor under evaluation: name the others differently")
-    return {"deployed": subject, **{name: Subject(other) for name, other in also.items()}}
+    base = {"base": subject.undefended} if default_base and subject.undefended is not None else {}
+    return {"deployed": subject, **{name: Subject(other) for name, other in {**base, **also}.items()}}
 
 
 def _positive(name: str, value: int) -> int:

@@ -11,6 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from robustdeq.evaluation.cover import smallest_cover
+from robustdeq.evaluation.specs import SANITY
 from robustdeq.evaluation.statistics import Difference, Share, bootstrap_difference, bootstrap_minimum, wilson
 from robustdeq.evaluation.store import Store
 
@@ -49,6 +50,11 @@ class Subset:
 def grid_attacks(store: Store) -> list[str]:
     """The intermediate-state attacks of a store: METHOD.md's 144, oblivious and aware."""
     return [name for name, config in store.manifest["attacks"].items() if config["group"].startswith("grid")]
+
+
+def judged_attacks(store: Store) -> list[str]:
+    """All attacks of a store but those at a radius of their own, which only check that the attacks work."""
+    return [name for name, config in store.manifest["attacks"].items() if config["group"] != SANITY]
 
 
 def minimum_attacks(store: Store) -> list[str]:
@@ -142,8 +148,9 @@ def outcomes(
 def union_accuracy(
     store: Store, attacks: Sequence[str] | None = None, *, predictor: str = DEPLOYED, state: str | None = None
 ) -> Share:
-    """Per image the worst case over clean and all attacks, then the mean."""
-    _, _, correct = outcomes(store, attacks, predictor=predictor, state=state)
+    """Per image the worst case over clean and all attacks (`judged_attacks` if not said), then the mean."""
+    names = judged_attacks(store) if attacks is None else attacks
+    _, _, correct = outcomes(store, names, predictor=predictor, state=state)
     return wilson(int(correct.all(axis=1).sum()), len(correct))
 
 

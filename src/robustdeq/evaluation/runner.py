@@ -21,7 +21,7 @@ from robustdeq.evaluation.manifest import Plan
 from robustdeq.evaluation.memory import halving
 from robustdeq.evaluation.metrics import strongest
 from robustdeq.evaluation.scoring import Scores, rows, score
-from robustdeq.evaluation.specs import AttackSpec
+from robustdeq.evaluation.specs import SANITY, AttackSpec
 from robustdeq.evaluation.store import ATTACK_SCHEMA, Store
 
 KEYS = ["image", "predictor", "state"]
@@ -147,7 +147,7 @@ class Runner:
         """The attacks that this shard's images have to survive first."""
         assert item.attack is not None
         names = list(self.specs)
-        before = names[: names.index(item.attack)]
+        before = [name for name in names[: names.index(item.attack)] if self.specs[name].group != SANITY]
         return [Item(name, item.shard) for name in before if item.shard * self.plan.shard_size < self._limit(name)]
 
     def _over_budget(self, item: Item) -> bool:

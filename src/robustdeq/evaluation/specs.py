@@ -17,6 +17,9 @@ ATTACKS = ("pgd", "apgd", "square", "fab", "autoattack", "stored")
 ORACLES = ("direct", "ready", "unrolled", "estimate", "exact", "watched", "strongest", "none")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 
+SANITY = "sanity"
+"""The group of attacks at radii of their own: they check attacks, and break no image in the sense of the threat."""
+
 Target = Literal["deployed", "base"]
 
 
@@ -44,7 +47,7 @@ class AttackSpec:
     diagnostics: bool = False
     """Store deviation and residual along the trajectory."""
     group: str = "own"
-    """What it belongs to: ready, grid, grid-aware, autoattack, audit, transfer, own. Not part of the hash."""
+    """What it belongs to: ready, grid, grid-aware, autoattack, audit, transfer, sanity, own. Not part of the hash."""
 
     def __post_init__(self) -> None:
         if not NAME.fullmatch(self.name):

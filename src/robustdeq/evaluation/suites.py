@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 
+from robustdeq.defences import EarlyState, EntropyReduction
 from robustdeq.evaluation.specs import AttackSpec
 from robustdeq.evaluation.store import Store
-from robustdeq.evaluation.subject import Subject
+from robustdeq.evaluation.subject import Callee, Subject
 from robustdeq.threat import Threat
 
 UNROLLINGS = range(1, 10)
@@ -33,6 +34,8 @@ class Suite:
     notes: list[str] = field(default_factory=list)
     keep_images: bool = False
     """Transfer is scored on the images."""
+    also: Mapping[str, Callee] = field(default_factory=dict)
+    """Further predictors that the images are scored on."""
 
 
 @dataclass(frozen=True)
@@ -283,7 +286,20 @@ def _paper(setting: Setting) -> Suite:
             )
         )
     specs.append(square(setting, limit=1000, group="table4"))
-    return Suite("paper", [*specs, autoattack(setting, with_grid=True)])
+    return Suite("paper", [*specs, autoattack(setting, with_grid=True)], also=entropy_variants(setting))
+
+
+def entropy_variants(setting: Setting) -> dict[str, Callee]:
+    """Of an undefended model, the defended ones: oblivious attacks make the same images for all three."""
+    dynamic, state = setting.subject.dynamic, setting.subject.early_state
+    if dynamic is None or dynamic.defended:
+        return {}
+    radius, step_size = setting.threat.eps, setting.threat.eps / 4
+    variants: tuple[Literal["paper", "released"], ...] = (
+        ("paper", "released") if setting.subject.states % 2 == 0 else ("paper",)
+    )
+    defended = {v: EntropyReduction(dynamic.base, variant=v, radius=radius, step_size=step_size) for v in variants}
+    return {f"entropy-{v}": d if state is None else EarlyState(d, state=state) for v, d in defended.items()}
 
 
 SUITES: dict[str, Callable[[Setting], Suite]] = {

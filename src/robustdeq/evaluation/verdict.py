@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from robustdeq.evaluation import metrics
+from robustdeq.evaluation.audit import Audit
 from robustdeq.evaluation.bounds import Interval
 from robustdeq.evaluation.statistics import Share
 from robustdeq.evaluation.store import Store
@@ -30,6 +31,8 @@ class Verdict:
     bounds: Interval
     """Where the union's accuracy lies when everything is done."""
     notes: list[str]
+    audit: Audit | None = None
+    """What the audit found, if the suite was the audit."""
 
     @property
     def folder(self) -> Path:
@@ -37,7 +40,9 @@ class Verdict:
         return self.store.folder
 
     def table(self) -> str:
-        """Plain text: one line per number; of a grid its extremes."""
+        """Plain text: one line per number; of a grid its extremes. An audit has a table of its own."""
+        if self.audit is not None:
+            return "\n".join([self.audit.table(), *(f"note: {note}" for note in self.notes)])
         lines = [("clean", self.clean)]
         grid = set(metrics.minimum_attacks(self.store))
         lines += [(name, share) for name, share in self.attacks.items() if name not in grid or len(grid) == 1]
@@ -55,7 +60,7 @@ class Verdict:
         return "\n".join([*text, *(f"note: {note}" for note in self.notes)])
 
 
-def read_verdict(store: Store, *, complete: bool, bounds: Interval) -> Verdict:
+def read_verdict(store: Store, *, complete: bool, bounds: Interval, audit: Audit | None = None) -> Verdict:
     """From the store."""
     shares: dict[str, Share] = {}
     minimum = None
@@ -76,4 +81,5 @@ def read_verdict(store: Store, *, complete: bool, bounds: Interval) -> Verdict:
         aa={} if union_mode else metrics.aa_accuracy(store),
         bounds=bounds,
         notes=list(store.manifest["notes"]),
+        audit=audit,
     )
