@@ -1,0 +1,264 @@
+"""The audit: what a reviewer would try on a defence (METHOD.md, end of section 5), and what the results give away."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import polars as pl
+from torch import Tensor
+
+from robustdeq.attacks import Oracle
+from robustdeq.evaluation import metrics
+from robustdeq.evaluation.build import build_oracle
+from robustdeq.evaluation.files import write_atomically
+from robustdeq.evaluation.manifest import Plan
+from robustdeq.evaluation.probes import Probes, probe, seconds_per_image
+from robustdeq.evaluation.specs import SANITY, AttackSpec
+from robustdeq.evaluation.statistics import Share
+from robustdeq.evaluation.store import Store
+from robustdeq.evaluation.subject import Subject
+from robustdeq.evaluation.suites import SUITES, Setting, Suite, on_base, ready, square
+
+FILE = "audit.json"
+STEPS = 100
+"""Of the longer attacks."""
+RESTARTS = 5
+QUERIES = 5000
+"""Of Square."""
+TOLERATED = 0.01
+"""Share of images by which an expectation may be missed before a flag is raised."""
+VANISHING = 0.05
+"""Share of images without a gradient before a flag is raised."""
+UNCONVERGED = 0.5
+"""Share of images whose solve has not converged before a flag is raised."""
+BROKEN = 0.05
+"""Robust accuracy at or below this is called broken."""
+LARGE = 0.5
+"""An L-infinity radius at which every image can be made grey: no predictor keeps its accuracy."""
+
+FLAGS = {
+    "vanishing-gradients": "gradients are zero where attacks start: white-box attacks are blind",
+    "black-box-beats-white-box": "Square or transferred images break what no white-box attack breaks",
+    "more-steps-hurt": "100 steps break fewer images than 10",
+    "large-eps": "accuracy does not reach 0 at a radius that hides the image",
+    "randomness": "two passes on the same image differ: attacks need expectation over transformation",
+    "batch-dependence": "predictions depend on batch-mates: images are not judged by themselves",
+    "non-convergence": "the solver does not reach the equilibrium: gradients that assume it are wrong",
+}
+"""Each explained in docs/audit.md."""
+MASKING = ("vanishing-gradients", "black-box-beats-white-box", "more-steps-hurt", "large-eps")
+"""Flags that say the white-box numbers overstate robustness."""
+
+
+def audit_suite(setting: Setting) -> Suite:
+    """The checklist as attacks on any predictor; a defence gets the adaptive ones too."""
+    if setting.union:
+        raise ValueError("the audit compares attacks image by image: leave --union away")
+    specs = [ready(setting), _named(ready(setting), "pgd-100", options={**setting.pgd, "steps": STEPS})]
+    if setting.defended:
+        specs.append(ready(setting, aware=True))
+    specs += [
+        _apgd(setting, "apgd-ce", *_gradient(setting), loss="ce"),
+        _apgd(setting, "apgd-dlr", *_gradient(setting), loss="dlr"),
+        _apgd(setting, "apgd-restarts", *_gradient(setting), every_image=False, loss="ce", restarts=RESTARTS),
+    ]
+    if setting.subject.dynamic is not None:
+        specs.append(_apgd(setting, "exact", "exact", {}, loss="ce"))
+    if setting.defended:
+        state = setting.subject.early_state
+        specs += [
+            _apgd(setting, "exact-constant", "exact", {"smoothing": None}, loss="ce"),
+            _apgd(setting, "bpda", "estimate", {"view": "bpda", "state": state}, loss="ce"),
+            AttackSpec(
+                name="confident",
+                attack="pgd",
+                options={**setting.pgd, "steps": STEPS, "loss": "confident"},
+                oracle="watched",
+                group="audit",
+                **setting.ball,
+            ),
+            *on_base(setting),
+        ]
+    specs += [
+        square(setting, options={"n_queries": QUERIES}, group="audit"),
+        _large(setting),
+    ]
+    return Suite("audit", specs)
+
+
+SUITES["audit"] = audit_suite
+
+
+def _named(spec: AttackSpec, name: str, **changes: Any) -> AttackSpec:
+    return replace(spec, name=name, group="audit", **changes)
+
+
+def _gradient(setting: Setting) -> tuple[str, dict[str, Any]]:
+    """What a careful attacker differentiates by default: the predictor as it is."""
+    if setting.subject.dynamic is None:
+        return "direct", {}
+    return "ready", {"view": "aware"} if setting.defended else {}
+
+
+def _apgd(
+    setting: Setting, name: str, oracle: str, options: dict[str, Any], *, every_image: bool = True, **attack: Any
+) -> AttackSpec:
+    return AttackSpec(
+        name=name,
+        attack="apgd",
+        options={"n_iter": STEPS, **attack},
+        oracle=oracle,
+        oracle_options={**options, "values": "deployed"},
+        every_image=every_image,
+        group="audit",
+        **setting.ball,
+    )
+
+
+def _large(setting: Setting) -> AttackSpec:
+    """PGD at a radius at which nothing of the image need be left; it is no part of the union."""
+    pixels = LARGE if type(setting.threat).__name__ == "Linf" else 50.0
+    eps = max(pixels, setting.threat.eps)
+    spec = _named(ready(setting), "large-eps", options={"steps": STEPS, "step_size": eps / 10}, eps=eps)
+    return replace(spec, group=SANITY)
+
+
+@dataclass(frozen=True)
+class Flag:
+    """Something that makes the numbers suspect."""
+
+    name: str
+    meaning: str
+    value: float
+    """What was measured."""
+    limit: float
+    """What was tolerated."""
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What the audit found."""
+
+    verdict: str
+    """masked: the white-box numbers are not to be believed; broken; no-gain over its static base; or stands."""
+    flags: list[Flag]
+    clean: Share
+    union: Share
+    base_clean: Share | None
+    base_union: Share | None
+    attacks: dict[str, Share]
+    base_attacks: dict[str, Share]
+    probes: Probes
+    seconds: float
+    """Per image and prediction; shown, never compared."""
+    base_seconds: float | None
+
+    def table(self) -> str:
+        """Static base beside defended, and the flags."""
+        beside = self.base_union is not None
+        lines = [f"{'accuracy':24}  {'deployed':>26}" + (f"  {'static base':>26}" if beside else "")]
+
+        def line(name: str, own: Share, base: Share | None) -> str:
+            return f"{name:24}  {own!s:>26}" + (f"  {base!s:>26}" if base is not None else "")
+
+        lines.append(line("clean", self.clean, self.base_clean))
+        lines += [line(name, share, self.base_attacks.get(name)) for name, share in self.attacks.items()]
+        lines.append(line("union", self.union, self.base_union))
+        cost = f"{'evaluations of f':24}  {self.probes.cost:26.1f}"
+        lines.append(cost + (f"  {self.probes.base_cost:26.1f}" if beside else ""))
+        seconds = f"{'seconds per image':24}  {self.seconds:26.2g}"
+        lines.append(seconds + (f"  {self.base_seconds:26.2g}" if self.base_seconds is not None else ""))
+        lines += [f"flag {f.name}: {f.meaning} ({f.value:.1%}, tolerated {f.limit:.1%})" for f in self.flags]
+        return "\n".join([*lines, f"verdict: {self.verdict}"])
+
+
+def finish_audit(plan: Plan, store: Store, x: Tensor, y: Tensor, *, write: bool) -> Audit:
+    """Probe the predictor, judge the results, and keep both in the store."""
+    device = plan.subject.device or x.device
+    images = (x.to(plan.subject.dtype) / 255 if x.dtype.is_floating_point is False else x).to(device)
+    oracle = _probe_oracle(plan)
+    probes = probe(plan.subject, oracle, images, y.to(device))
+    sample = images[: plan.batch_size]
+    base = plan.scored.get("base")
+    seconds = seconds_per_image(plan.subject, sample)
+    base_seconds = None if base is None else seconds_per_image(base, sample)
+    audit = judge(store, plan.subject, probes, seconds, base_seconds)
+    if write:
+        write_atomically(store.folder / FILE, (json.dumps(asdict(audit), indent=2) + "\n").encode())
+    return audit
+
+
+def _probe_oracle(plan: Plan) -> Oracle:
+    return build_oracle(next(spec for spec in plan.specs if spec.name == "apgd-ce"), plan.subject)
+
+
+def judge(store: Store, subject: Subject, probes: Probes, seconds: float, base_seconds: float | None) -> Audit:
+    """Flags and verdict from the store and the probes."""
+    inside = metrics.judged_attacks(store)
+    flags = [
+        Flag(name, FLAGS[name], value, limit)
+        for name, value, limit in _measurements(store, subject, probes, inside)
+        if value > limit
+    ]
+    union = metrics.union_accuracy(store, inside)
+    has_base = "base" in store.manifest["predictors"]
+    base_union = metrics.union_accuracy(store, inside, predictor="base") if has_base else None
+    return Audit(
+        verdict=_verdict(flags, union, base_union),
+        flags=flags,
+        clean=metrics.clean_accuracy(store),
+        union=union,
+        base_clean=metrics.clean_accuracy(store, predictor="base") if has_base else None,
+        base_union=base_union,
+        attacks=_shares(store, "deployed"),
+        base_attacks=_shares(store, "base") if has_base else {},
+        probes=probes,
+        seconds=seconds,
+        base_seconds=base_seconds,
+    )
+
+
+def _verdict(flags: list[Flag], union: Share, base_union: Share | None) -> str:
+    if any(flag.name in MASKING for flag in flags):
+        return "masked"
+    if union.value <= BROKEN:
+        return "broken"
+    if base_union is not None and union.value <= base_union.value + TOLERATED:
+        return "no-gain"
+    return "stands"
+
+
+def _shares(store: Store, predictor: str) -> dict[str, Share]:
+    table = metrics.accuracy(store, predictor=predictor)
+    return {
+        row["attack"]: Share(row["accuracy"], row["low"], row["high"], row["images"])
+        for row in table.iter_rows(named=True)
+    }
+
+
+def _measurements(store: Store, subject: Subject, probes: Probes, inside: list[str]) -> list[tuple[str, float, float]]:
+    """(flag, value, limit)."""
+    configs = store.manifest["attacks"]
+    black = [name for name in inside if configs[name]["attack"] == "square" or configs[name]["on"] == "base"]
+    white = [name for name in inside if name not in black]
+    _, _, by_white = metrics.outcomes(store, white)
+    _, _, by_black = metrics.outcomes(store, black)
+    only_black = by_white.all(axis=1) & ~by_black.all(axis=1)
+    accuracies = {name: share.value for name, share in _shares(store, "deployed").items()}
+    short = next(name for name in ("pgd-ready", "pgd-direct") if name in accuracies)
+    found = [
+        ("vanishing-gradients", probes.vanishing, VANISHING),
+        ("black-box-beats-white-box", float(only_black.mean()), TOLERATED),
+        ("more-steps-hurt", accuracies["pgd-100"] - accuracies[short], TOLERATED),
+        ("large-eps", accuracies["large-eps"], TOLERATED),
+        ("randomness", probes.random, 0.0),
+        ("batch-dependence", probes.batch, TOLERATED),
+    ]
+    if subject.dynamic is not None:
+        last = str(subject.states)
+        residual = store.clean().filter((pl.col("predictor") == "deployed") & (pl.col("state") == last))
+        share = residual.select((pl.col("residual") > subject.dynamic.base.tol).mean()).collect().item()
+        found.append(("non-convergence", float(share or 0.0), UNCONVERGED))
+    return found
