@@ -69,8 +69,8 @@ def test_numbers_of_the_paper_are_marked_where_they_cannot_be_compared(tmp_path)
 )
 def test_a_store_stands_beside_its_own_row_of_the_paper(tmp_path, changes, method, clean):
     two_attacks(tmp_path / "s", **changes)
-    first = row(tables(tmp_path)["table-1"])
-    assert (first["method"].text, first["paper: clean"].text) == (method, clean)
+    last = row(tables(tmp_path)["table-1"], -1)  # above it stands the base of a defended one
+    assert (last["method"].text, last["paper: clean"].text) == (method, clean)
 
 
 def test_a_model_of_unknown_training_is_beside_nothing(tmp_path):
@@ -109,7 +109,7 @@ def test_every_number_of_ours_says_where_it_comes_from(tmp_path):
         for cell in (cell for cells in table.rows for cell in cells if cell.kind == "ours"):
             assert cell.where.startswith("store s: "), (table.name, cell)
     write_report([tmp_path / "s"], tmp_path / "out")
-    (record,) = csv.DictReader(io.StringIO((tmp_path / "out" / "tables" / "table-1.csv").read_text()))
+    record = list(csv.DictReader(io.StringIO((tmp_path / "out" / "tables" / "table-1.csv").read_text())))[-1]
     assert record["PGD"] == "50.00"
     assert "PGD: store s: grid; predictor deployed, deployed state; minimum over 2 attacks" in record["where from"]
 
@@ -246,3 +246,21 @@ def test_the_verb_writes_every_format(tmp_path, capsys):
     assert "index.html" in capsys.readouterr().out
     kinds = {Path(p).suffix for p in (tmp_path / "out").rglob("*") if p.is_file()}
     assert {".html", ".md", ".csv", ".tex", ".svg"} <= kinds
+
+
+def test_a_defended_store_shows_its_undefended_base_too(tmp_path):
+    two_attacks(tmp_path / "s", defended=True)
+    table = tables(tmp_path)["table-1"]
+    assert [(cells[0].text, cells[2].text) for cells in table.rows] == [("s (base)", "baseline"), ("s", "+ Sec. 3.2")]
+    assert "predictor base" in row(table)["PGD"].where
+    assert [cells[2].text for cells in tables(tmp_path)["table-6-7"].rows] == ["baseline"]
+
+
+def test_a_base_with_a_store_of_its_own_stands_there_once(tmp_path):
+    two_attacks(tmp_path / "defended", defended=True)
+    two_attacks(tmp_path / "plain")
+    table = tables(tmp_path)["table-1"]
+    assert [(cells[0].text, cells[2].text) for cells in table.rows] == [
+        ("defended", "+ Sec. 3.2"),
+        ("plain", "baseline"),
+    ]

@@ -11,8 +11,6 @@ from robustdeq.evaluation import metrics
 from robustdeq.report.drawing import COLOURS, Figure, draw
 from robustdeq.report.sources import Result, Run, Sources
 
-DEPLOYED = pl.col("predictor") == "deployed"
-
 
 def make_figures(sources: Sources) -> list[Figure]:
     """Every figure that the results allow."""
@@ -27,8 +25,8 @@ def figure_2(r: Result) -> Figure | None:
     name = _diagnosed(r) or _strongest(r)
     if name is None or r.entropy is not None:
         return None
-    clean = r.store.clean().filter(DEPLOYED).collect()
-    attacked = r.store.rows(name).filter(DEPLOYED).collect()
+    clean = r.store.clean().filter(_own(r)).collect()
+    attacked = r.store.rows(name).filter(_own(r)).collect()
     last = str(_states(r)[-1])
     residuals = [f.filter(pl.col("state") == last)["residual"].drop_nulls().to_numpy() for f in (clean, attacked)]
     entropies = [f.filter(pl.col("deployed"))["entropy"].to_numpy() for f in (clean, attacked)]
@@ -52,21 +50,18 @@ def figure_2(r: Result) -> Figure | None:
         c.legend()
 
     alt = (
-        f"Three panels for {r.label}. Left: residuals at the last state. Middle: entropies of the prediction. Right: "
+        f"Three panels for {r.name}. Left: residuals at the last state. Middle: entropies of the prediction. Right: "
         f"mean entropy along the states, from {traces[0][0]:.2f} to {traces[0][-1]:.2f} nats clean and from "
         f"{traces[1][0]:.2f} to {traces[1][-1]:.2f} under {name}."
     )
-    where = f"store {r.label}: clean and {name}; predictor deployed; residual, entropy"
-    title = f"Fig. 2. Residual and entropy, clean and under {name}: {r.label}"
+    where = f"store {r.label}: clean and {name}; predictor {r.predictor}; residual, entropy"
+    title = f"Fig. 2. Residual and entropy, clean and under {name}: {r.name}"
     return draw(f"figure-2-{_slug(r)}", title, alt, paint, panels=3, width=9.0, height=2.8, where=where)
 
 
 def figure_3a(results: list[Result]) -> Figure | None:
     """The grid's accuracies by state."""
-    grids = {
-        r.label: metrics.by_oracle(r.store, predictor="deployed") for r in results if metrics.grid_attacks(r.store)
-    }
-    grids = {label: grid.filter(~pl.col("aware")) for label, grid in grids.items() if len(grid)}
+    grids = {r.name: _grid(r) for r in results if r.complete(r.grid)}
     if not grids:
         return None
 
@@ -82,7 +77,7 @@ def figure_3a(results: list[Result]) -> Figure | None:
 
     lows = "; ".join(f"{label} {100 * float(grid['accuracy'].to_numpy().min()):.1f}" for label, grid in grids.items())
     alt = f"Accuracy under each attack of the grid, by the state it attacks; lines join the lowest. Lowest (%): {lows}."
-    where = f"stores {', '.join(grids)}: grid; predictor deployed, deployed state; share without success"
+    where = f"stores {', '.join(grids)}: grid; deployed state; share without success"
     return draw("figure-3a", "Fig. 3a. Accuracy under every intermediate-state attack", alt, paint, where=where)
 
 
@@ -98,7 +93,7 @@ def figure_3b(results: list[Result]) -> Figure | None:
             who: _trace(rows.filter(pl.col("predictor") == who).select("state", "entropy"), _states(r))
             for who in ("deployed", "base")
         }
-        lines[r.label] = (_states(r), np.array(means["deployed"]) - np.array(means["base"]), name)
+        lines[r.name] = (_states(r), np.array(means["deployed"]) - np.array(means["base"]), name)
     if not lines:
         return None
 
@@ -125,10 +120,10 @@ def figure_3c(results: list[Result]) -> Figure | None:
         name = _diagnosed(r)
         if name is None:
             continue
-        rows = r.store.rows(name).filter(DEPLOYED & pl.col("deviation").is_not_null())
+        rows = r.store.rows(name).filter(_own(r) & pl.col("deviation").is_not_null())
         means = rows.group_by("state").agg(pl.col("deviation").mean()).collect()
         if len(means):
-            lines[r.label] = (_states(r), _trace(means.rename({"deviation": "entropy"}), _states(r)), name)
+            lines[r.name] = (_states(r), _trace(means.rename({"deviation": "entropy"}), _states(r)), name)
     if not lines:
         return None
 
@@ -142,17 +137,15 @@ def figure_3c(results: list[Result]) -> Figure | None:
 
     said = "; ".join(f"{label} {values[-1]:.3f}" for label, (_, values, _) in lines.items())
     alt = f"Relative deviation of attacked from clean states, by state; at the last one: {said}."
-    where = "; ".join(f"store {label}: {name}; predictor deployed; deviation" for label, (_, _, name) in lines.items())
+    where = "; ".join(f"store {label}: {name}; deviation" for label, (_, _, name) in lines.items())
     return draw("figure-3c", "Fig. 3c. Deviation of the states under attack", alt, paint, where=where)
 
 
 def figure_5(r: Result) -> Figure | None:
     """The grid by unrolling, a line per state."""
-    if not metrics.grid_attacks(r.store):
+    if not r.complete(r.grid):
         return None
-    grid = metrics.by_oracle(r.store, predictor="deployed").filter(~pl.col("aware"))
-    if not len(grid):
-        return None
+    grid = _grid(r)
     dampings = sorted(grid["damping"].unique().to_list())
     shades = np.linspace(0.25, 1.0, max(grid["i"].n_unique(), 1))
 
@@ -175,9 +168,9 @@ def figure_5(r: Result) -> Figure | None:
         axes[0].set_ylabel("accuracy (%)")
         axes[-1].legend(fontsize=7, ncol=2)
 
-    alt = f"Accuracy of {r.label} by unrolling steps, a line per state, earlier ones paler; a panel for each lambda."
-    where = f"store {r.label}: grid; predictor deployed, deployed state; share without success"
-    title = f"Fig. 5. Intermediate-state attacks by unrolling: {r.label}"
+    alt = f"Accuracy of {r.name} by unrolling steps, a line per state, earlier ones paler; a panel for each lambda."
+    where = f"store {r.label}: grid; predictor {r.predictor}, deployed state; share without success"
+    title = f"Fig. 5. Intermediate-state attacks by unrolling: {r.name}"
     return draw(f"figure-5-{_slug(r)}", title, alt, paint, panels=len(dampings), width=7.0, where=where)
 
 
@@ -201,6 +194,15 @@ def figure_4(runs: list[Run]) -> Figure | None:
     return draw("figure-4-6", "Figs. 4 and 6. PGD-10 accuracy during training", alt, paint, where=where)
 
 
+def _own(r: Result) -> pl.Expr:
+    return pl.col("predictor") == r.predictor
+
+
+def _grid(r: Result) -> pl.DataFrame:
+    """The grid's accuracies with their oracles, oblivious attacks only."""
+    return metrics.by_oracle(r.store, predictor=r.predictor).filter(~pl.col("aware"))
+
+
 def _states(r: Result) -> list[int]:
     return [int(name) for name in r.store.manifest["predictors"]["deployed"]["states"] if name != "final"]
 
@@ -212,11 +214,11 @@ def _trace(means: pl.DataFrame, states: list[int]) -> list[float]:
 
 def _strongest(r: Result) -> str | None:
     """The grid's strongest attack, else any ready-made one."""
-    try:
-        return metrics.strongest(r.store).attack
-    except metrics.IncompleteError:
-        ready = [n for n, c in r.store.manifest["attacks"].items() if c["group"] == "ready" and r.store.complete(n)]
-        return ready[0] if ready else None
+    if r.complete(r.grid):
+        table = metrics.accuracy(r.store, r.grid, predictor=r.predictor)
+        return str(table["attack"][int(table["accuracy"].arg_min() or 0)])
+    ready = [n for n, c in r.store.manifest["attacks"].items() if c["group"] == "ready" and r.store.complete(n)]
+    return ready[0] if ready else None
 
 
 def _diagnosed(r: Result) -> str | None:
@@ -225,4 +227,4 @@ def _diagnosed(r: Result) -> str | None:
 
 
 def _slug(r: Result) -> str:
-    return "".join(c if c.isalnum() or c in "-+." else "-" for c in r.label)
+    return "".join(c if c.isalnum() or c in "-+." else "-" for c in r.name)

@@ -48,7 +48,7 @@ class ImagePage:
 def make_pages(sources: Sources) -> list[ImagePage]:
     """A page for each image set of which adversarial images are kept."""
     sets: dict[str, list[Result]] = defaultdict(list)
-    for r in sources.results:
+    for r in (r for r in sources.results if r.predictor == "deployed"):
         sets[r.data["sha256"]].append(r)
     pages = []
     for digest, results in sorted(sets.items()):

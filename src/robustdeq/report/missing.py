@@ -26,7 +26,7 @@ class Missing:
 def missing_experiments(sources: Sources) -> list[Missing]:
     """In the order of the paper."""
     found = [*_methods(sources)]
-    for r in sources.results:
+    for r in (r for r in sources.results if r.predictor == "deployed"):
         found += _attacks(r)
     found += _transfer(sources)
     found += _settings(sources)
@@ -83,8 +83,7 @@ def _attacks(r: Result) -> list[Missing]:
         what = f"{r.label}: accuracies under single attacks, which a store made with --union does not hold"
         return [Missing("Tables 1, 2, 8", what, f"{base} --suite paper --out OTHER")]
     found = []
-    complete = all(r.store.complete(name) for name in metrics.minimum_attacks(r.store))
-    if manifest["dynamic"] and not ("grid" in groups and complete):
+    if manifest["dynamic"] and not r.complete(r.grid):
         found.append(Missing("Tables 1, 6, 7, 8, Figs. 3a, 5", f"{r.label}: the grid", f"{base} --suite grid {into}"))
     if "ready" not in groups:
         found.append(Missing("Table 2", f"{r.label}: PGD-10 at the final state", f"{base} --suite quick {into}"))
@@ -103,7 +102,8 @@ def _attacks(r: Result) -> list[Missing]:
 
 
 def _transfer(sources: Sources) -> list[Missing]:
-    whole = [r for r in sources.results if r.store.manifest["dynamic"] and not r.store.manifest["union"]]
+    deployed = [r for r in sources.results if r.predictor == "deployed"]
+    whole = [r for r in deployed if r.store.manifest["dynamic"] and not r.store.manifest["union"]]
     stored = any(c["attack"] == "stored" for r in whole for c in r.store.manifest["attacks"].values())
     if len(whole) < 2 or stored:
         return []

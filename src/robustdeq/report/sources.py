@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from robustdeq.evaluation.metrics import grid_attacks
 from robustdeq.evaluation.store import Store
 from robustdeq.training.logs import read_log
 
@@ -28,10 +29,29 @@ _OBJECTIVES = {"trades": "TRADES", "pgdat": "PGD-AT", "standard": "standard"}
 
 @dataclass(frozen=True)
 class Result:
-    """A store, and what its manifest says of the method behind it."""
+    """A predictor of a store, and what the manifest says of the method behind it."""
 
     label: str
     store: Store
+    predictor: str = "deployed"
+    """Or base: the undefended model below a defence, on which every attacked image was scored too."""
+
+    @property
+    def name(self) -> str:
+        """For reading."""
+        return self.label if self.predictor == "deployed" else f"{self.label} (base)"
+
+    @property
+    def grid(self) -> list[str]:
+        """The intermediate-state attacks that are meant for it: for the base, those with its own gradients."""
+        return [name for name in grid_attacks(self.store) if self.predictor == "deployed" or self._oblivious(name)]
+
+    def complete(self, names: Sequence[str]) -> bool:
+        """Whether there are such attacks, every one done on every image."""
+        return bool(names) and not self.store.manifest["union"] and all(map(self.store.complete, names))
+
+    def _oblivious(self, name: str) -> bool:
+        return bool(self.store.manifest["attacks"][name]["group"] == "grid")
 
     @cached_property
     def layers(self) -> dict[str, dict[str, Any]]:
@@ -64,7 +84,7 @@ class Result:
     @property
     def entropy(self) -> dict[str, Any] | None:
         """Settings of the entropy reduction (Sec. 3.2), None without it."""
-        return self.layers.get("EntropyReduction")
+        return self.layers.get("EntropyReduction") if self.predictor == "deployed" else None
 
     @property
     def method(self) -> str:
@@ -154,10 +174,23 @@ def find_sources(folders: Sequence[str | Path]) -> Sources:
         if not found:
             raise ValueError(f"{given} holds no results: expected what evaluate or train wrote, or a folder above")
     results = [Result(label, Store(stores[path])) for path, label in _labels(list(stores)).items()]
+    results += [base for r in results if (base := _base(r, results)) is not None]
     return Sources(
-        results=sorted(results, key=lambda r: r.label),
+        results=sorted(results, key=lambda r: (r.label, r.predictor)),
         runs=sorted((Run(label, runs[path]) for path, label in _labels(list(runs)).items()), key=lambda r: r.label),
     )
+
+
+def _base(r: Result, results: list[Result]) -> Result | None:
+    """The undefended model of a defended store, unless it has a store of its own."""
+    base = Result(r.label, r.store, "base")
+    if r.entropy is None or "base" not in r.store.manifest["predictors"]:
+        return None
+
+    def identity(x: Result) -> tuple[Any, ...]:
+        return x.model, x.training, x.method, x.data["sha256"], x.store.manifest["threat"]["eps"]
+
+    return None if any(identity(other) == identity(base) for other in results) else base
 
 
 def budget(eps: float) -> str:

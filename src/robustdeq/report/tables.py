@@ -42,7 +42,7 @@ def table_1(results: list[Result]) -> Table:
     for r in results:
         reasons = r.differences_from_the_paper()
         theirs = paper.TABLE_1.get((r.training, r.method), (None, None, None))
-        clean = share(metrics.clean_accuracy(r.store), _where(r, "clean", "share with correct"))
+        clean = share(metrics.clean_accuracy(r.store, predictor=r.predictor), _where(r, "clean", "share with correct"))
         worst, aa, union = minimum(r), autoattack(r), union_of_all(r)
         both = [cell for cell in (worst, aa) if cell is not NONE]
         lowest = min(both, key=lambda cell: float(cell.text)) if len(both) == 2 else NONE
@@ -84,8 +84,9 @@ def table_2(results: list[Result]) -> Table:
 
 def table_3(results: list[Result]) -> Table | None:
     """Transfer between the variants."""
-    stores = {r.label: r.store for r in results if r.store.manifest["dynamic"] and not r.store.manifest["union"]}
-    by_label = {r.label: r for r in results}
+    whole = [r for r in results if r.predictor == "deployed" and r.store.manifest["dynamic"]]
+    stores = {r.label: r.store for r in whole if not r.store.manifest["union"]}
+    by_label = {r.label: r for r in whole}
     try:
         matrix = metrics.transfer_matrix(stores)
     except IncompleteError:
@@ -127,7 +128,7 @@ def table_4(results: list[Result]) -> Table:
     rows = []
     for r in results:
         attacks = r.store.manifest["attacks"]
-        if not any(config["group"] == "table4" for config in attacks.values()):
+        if r.predictor == "base" or not any(config["group"] == "table4" for config in attacks.values()):
             continue
         reasons = r.differences_from_the_paper()
         same = (r.training, r.method) == ("TRADES", paper.BOTH)
@@ -176,10 +177,10 @@ def tables_6_and_7(results: list[Result]) -> Table:
     """How attacks move the entropy."""
     rows = []
     for r in results:
-        names = [n for n in metrics.grid_attacks(r.store) if r.store.complete(n)]
-        if not names or r.entropy is not None:
+        names = r.grid
+        if not r.complete(names) or r.entropy is not None:
             continue
-        change = metrics.entropy_change(r.store, names)
+        change = metrics.entropy_change(r.store, names, predictor=r.predictor)
         reasons = r.differences_from_the_paper()
         where = _where(r, f"clean and {len(names)} attacks of the grid", "entropy, image by image")
         shares = [number(100 * v, where) for v in _spread(change["share"])]
@@ -213,11 +214,11 @@ def table_8(results: list[Result]) -> Table:
     rows: list[list[Cell]] = []
     states = max((len(r.store.manifest["predictors"]["deployed"]["states"]) - 1 for r in results), default=0)
     for r in results:
-        if r.store.manifest["union"] or not metrics.grid_attacks(r.store):
+        if not r.complete(r.grid):
             continue
         reasons = r.differences_from_the_paper()
         same = (r.training, r.method) == ("TRADES", paper.BOTH)
-        table = metrics.strongest_by_state(r.store)
+        table = metrics.strongest_by_state(r.store, predictor=r.predictor).filter(pl.col("attack").is_in(r.grid))
         for (aware, damping), found in table.group_by("aware", "damping", maintain_order=True):
             cells = [NONE] * states
             for row in found.iter_rows(named=True):
@@ -246,14 +247,14 @@ def every_attack(results: list[Result]) -> Table:
             cell = under(r, name)
             told = ", ".join(f"{k} {v}" for k, v in {**config["options"], **config["oracle_options"]}.items())
             kind = f"{config['attack']} / {config['oracle']}"
-            rows.append([Cell(r.label), Cell(name), Cell(config["group"]), Cell(kind), Cell(told), cell])
+            rows.append([Cell(r.name), Cell(name), Cell(config["group"]), Cell(kind), Cell(told), cell])
     head = ("store", "attack", "group", "search / oracle", "settings", "accuracy")
     return Table("attacks", "Every other attack in the stores (%)", head, rows)
 
 
 def who(r: Result) -> list[Cell]:
     """The columns that say whose numbers these are."""
-    return [Cell(word) for word in (r.label, r.training, r.method)]
+    return [Cell(word) for word in (r.name, r.training, r.method)]
 
 
 def because(r: Result, reasons: list[str]) -> Cell:
@@ -265,12 +266,11 @@ def because(r: Result, reasons: list[str]) -> Cell:
 
 def minimum(r: Result) -> Cell:
     """The paper's number under PGD."""
-    try:
-        found = metrics.paper_minimum(r.store)
-    except IncompleteError:
+    names = r.grid if r.store.manifest["dynamic"] else metrics.minimum_attacks(r.store)
+    if not r.complete(names):
         return NONE
-    count = len(metrics.minimum_attacks(r.store))
-    return share(found, _where(r, "grid", f"minimum over {count} attacks of the share without success"))
+    found = metrics.paper_minimum(r.store, names, predictor=r.predictor)
+    return share(found, _where(r, "grid", f"minimum over {len(names)} attacks of the share without success"))
 
 
 def ready(r: Result) -> Cell:
@@ -280,8 +280,8 @@ def ready(r: Result) -> Cell:
 
 
 def autoattack(r: Result) -> Cell:
-    """Standard AutoAttack; of several the lowest."""
-    if r.store.manifest["union"]:
+    """Standard AutoAttack; of several the lowest. What was run on a defended model says nothing of its base."""
+    if r.store.manifest["union"] or r.predictor == "base":
         return NONE
     found = metrics.aa_accuracy(r.store)
     if not found:
@@ -295,16 +295,15 @@ def union_of_all(r: Result) -> Cell:
     names = [name for name in r.store.attacks if r.store.complete(name)]
     if not names:
         return NONE
-    return share(
-        metrics.union_accuracy(r.store, names), _where(r, f"clean and all {len(names)} attacks", "never broken")
-    )
+    found = metrics.union_accuracy(r.store, names, predictor=r.predictor)
+    return share(found, _where(r, f"clean and all {len(names)} attacks", "never broken"))
 
 
 def under(r: Result, name: str) -> Cell:
     """The accuracy under one attack."""
-    if name not in r.store.attacks or r.store.manifest["union"] or not r.store.complete(name):
+    if name not in r.store.attacks or not r.complete([name]):
         return NONE
-    row = metrics.accuracy(r.store, [name], predictor=metrics.DEPLOYED).row(0, named=True)
+    row = metrics.accuracy(r.store, [name], predictor=r.predictor).row(0, named=True)
     found = Share(row["accuracy"], row["low"], row["high"], row["images"])
     return share(found, _where(r, name, "share without success"))
 
@@ -328,7 +327,7 @@ def _pruned(table: Table) -> Table:
 
 
 def _where(r: Result, what: str, how: str) -> str:
-    return f"store {r.label}: {what}; predictor deployed, deployed state; {how}"
+    return f"store {r.label}: {what}; predictor {r.predictor}, deployed state; {how}"
 
 
 def _spread(values: pl.Series) -> tuple[float, float, float]:

@@ -28,7 +28,9 @@ def write_report(folders: Sequence[str | Path], out: str | Path) -> Path:
     sources = find_sources(folders)
     tables, figures, pages = make_tables(sources), make_figures(sources), make_pages(sources)
     missing = missing_experiments(sources)
-    notes = [(r.label, note) for r in sources.results for note in r.store.manifest["notes"]]
+    notes = [
+        (r.label, note) for r in sources.results if r.predictor == "deployed" for note in r.store.manifest["notes"]
+    ]
     environment = Environment(
         loader=PackageLoader("robustdeq.report"),
         autoescape=True,
