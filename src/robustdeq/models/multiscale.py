@@ -113,6 +113,11 @@ class MDEQDynamics(SplitDynamics):
         return {**super().__getstate__(), "_compiled": None}  # copies and pickles are eager
 
     @property
+    def eager(self) -> bool:
+        """Not compiled."""
+        return self._compiled is None
+
+    @property
     def halves(self) -> tuple[Any, Any]:
         """The two halves of f, compiled if asked for."""
         return self._compiled or (self.prepare_maps, self.inject_maps)
@@ -138,8 +143,8 @@ class MDEQDynamics(SplitDynamics):
         return [(c, u.shape[2] >> i, u.shape[3] >> i) for i, c in enumerate(self.channels)]
 
     def initial(self, u: Tensor) -> Tensor:
-        """Zeros, flat."""
-        return u.new_zeros(len(u), sum(prod(s) for s in self.shapes(u)))
+        """Zeros, flat; one row stands for all, and f knows it."""
+        return u.new_zeros(1, sum(prod(s) for s in self.shapes(u))).expand(len(u), -1)
 
     def weights(self) -> tuple[list[tuple[Tensor, Tensor]], list[Tensor]]:
         """The effective weights of the weight-normed convolutions."""
@@ -199,6 +204,8 @@ class BoundMDEQ(BoundDynamics):
 
     def prepare(self, z: Tensor) -> _Prepared:
         """All block convolutions, and the scales that the injection does not reach before the fusion."""
+        if z.stride(0) == 0 and self.dynamics.eager:  # z^[0]: the rows are one and the same, so are theirs in h
+            z = z[:1]
         maps = [m.contiguous(memory_format=torch.channels_last) for m in self.unpack(z)]
         b, partial = self.dynamics.halves[0](maps, self._effective_weights()[0], self.masks)
         return _Prepared(b, maps[0], partial)
