@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -257,11 +257,6 @@ class WatchedStates(Oracle):
             total = log_p if total is None else total + log_p
         assert total is not None
         return total / len(states)
-
-
-def with_deployed_values(oracle: Oracle) -> Oracle:
-    """The same gradients, with the deployed predictor's values."""
-    return replace(oracle, values="deployed")
 
 
 def _check_dynamic(oracle: Oracle, predictor: object) -> None:
