@@ -1,0 +1,61 @@
+"""One image, one attack, one defended prediction."""
+
+import argparse
+
+import torch
+import torch.nn.functional as F
+from rich import print
+from rich.progress import track
+from torch import Tensor
+
+import robustdeq as rd
+from robustdeq.data import load_digits
+
+EPS = 0.15
+"""The attacker's budget, in pixels of [0, 1]; 8/255 is customary for photographs, digits bear more."""
+
+
+def attack_and_defend(model: rd.DEQ, x: Tensor, y: Tensor) -> tuple[rd.AttackResult, Tensor]:
+    """Attack images through the third state of the undefended dynamics; what the defended model makes of the result."""
+    defended = rd.EarlyState(rd.EntropyReduction(model, every=2, steps=10, radius=EPS), state=8)
+    oracle = rd.UnrolledState(defended, state=3, steps=5, damping=0.5)
+    attack = rd.PGD(rd.Linf(EPS), steps=10, step_size=EPS / 4, seed=0)
+    result = attack(oracle, x, y)
+    return result, defended.trajectory(result.images).entropy
+
+
+def trained(steps: int) -> rd.DEQ:
+    """A tiny model: the weight-tied network of f, trained on digits for a few seconds."""
+    model, images = rd.create_model("mdeq-nano", num_classes=10), load_digits()[0]
+    optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
+    for _ in track(range(steps), "training"):
+        rows = torch.randint(len(images.pixels), (64,))
+        loss = F.cross_entropy(model.truncated(images.pixels[rows].float() / 255, layers=4), images.labels[rows])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return model.eval()
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Train, attack, defend, and tell."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--steps", type=int, default=80, help="training steps")
+    parser.add_argument("--image", type=int, default=0, help="which of the test images")
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args(argv)
+    torch.manual_seed(args.seed)
+    model, images = trained(args.steps), load_digits()[2]
+    x, y = images.pixels[args.image][None].float() / 255, images.labels[args.image][None]
+
+    result, entropy = attack_and_defend(model, x, y)
+    distance = (result.images - x).abs().max()
+    print(f"label {y.item()}, undefended prediction on the clean image {model(x).argmax().item()}")
+    print(f"attacked within {distance:.3f}: undefended prediction {model(result.images).argmax().item()}")
+    print(f"defended prediction {result.logits.argmax().item()} ({'fooled' if result.success else 'not fooled'})")
+    print("entropy along the defended states: " + " ".join(f"{h:.2f}" for h in entropy[:, 0]))
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)  # batches this small only wait for a second thread
+    main()

@@ -1,0 +1,80 @@
+"""Outside attack libraries run unmodified on an oracle of a defended DEQ."""
+
+import warnings
+
+import pytest
+import torch
+import torch.nn.functional as F
+from pyautoattack.autopgd_base import APGDAttack
+from pyautoattack.fab_pt import FABAttack_PT
+from pyautoattack.square import SquareAttack
+from torch import nn
+
+import robustdeq as rd
+from robustdeq.data import load_digits
+from robustdeq.threat import Linf
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)  # it imports from scipy by an old path
+    import foolbox
+
+EPS = 0.2
+
+
+class AsModule(nn.Module):
+    """foolbox accepts modules only."""
+
+    def __init__(self, oracle):
+        super().__init__()
+        self.oracle = oracle
+
+    def forward(self, x):
+        return self.oracle(x)
+
+
+@pytest.fixture(scope="module")
+def task():
+    """A defended mdeq-nano that has seen digits for a moment, four of them and what it takes them for."""
+    train, _, test = load_digits()
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = rd.create_model("mdeq-nano", num_classes=10)
+        optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
+        for _ in range(25):
+            rows = torch.randint(len(train.pixels), (64,))
+            loss = F.cross_entropy(model.truncated(train.pixels[rows].float() / 255, layers=3), train.labels[rows])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    optimizer.zero_grad()
+    x = test.pixels[:4].float() / 255
+    predictor = rd.EarlyState(rd.EntropyReduction(model.eval(), every=4, steps=2), state=8)
+    return predictor, rd.UnrolledState(predictor, state=3, values="deployed"), x, predictor(x).argmax(1)
+
+
+def judged(predictor, found, x):
+    """The images are inside the ball; which of them fool is the deployed predictor's to say."""
+    assert found.shape == x.shape
+    assert Linf(EPS).contains(found.detach(), x).all()
+    assert all(p.grad is None for p in predictor.parameters())
+    return predictor(found.detach()).argmax(1)
+
+
+def test_foolbox(task):
+    predictor, oracle, x, y = task
+    client = foolbox.PyTorchModel(AsModule(oracle).eval(), bounds=(0, 1), device="cpu")
+    attack = foolbox.attacks.LinfPGD(abs_stepsize=EPS / 4, steps=4, random_start=False)
+    _, found, fooled = attack(client, x, y, epsilons=EPS)
+    assert torch.equal(fooled, judged(predictor, found, x) != y)  # it saw the deployed logits
+    assert (found != x).any()
+
+
+@pytest.mark.parametrize("kind", [APGDAttack, FABAttack_PT, SquareAttack])
+def test_pyautoattack(task, kind):
+    predictor, oracle, x, y = task
+    budget = {"n_queries": 10} if kind is SquareAttack else {"n_iter": 3}
+    with torch.random.fork_rng():
+        found = kind(oracle, norm="Linf", eps=EPS, device="cpu", **budget).perturb(x, y)
+    fooled = judged(predictor, found, x) != y
+    # these attacks return the clean image where they see no success, so every changed one must fool
+    assert torch.equal((found != x).flatten(1).any(1), fooled)
