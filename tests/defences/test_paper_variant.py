@@ -28,6 +28,25 @@ def test_states_inputs_and_entropies_equal_algorithm_1(victim, every, steps, dir
     assert (trajectory.inputs - x).abs().amax() > 1e-3
 
 
+SHAPES = [
+    {"channels": (4,), "head_channels": (3,)},
+    {"channels": (4, 8, 8), "head_channels": (2, 2, 4), "downsample": 2},
+    {"downsample": 3, "in_channels": 1},
+    {"mean": (0.4, 0.5, 0.6), "std": (0.2, 0.3, 0.2)},
+]
+
+
+@pytest.mark.parametrize("options", SHAPES, ids=["one scale", "three scales", "small", "normalised"])
+def test_every_shape_of_mdeq_is_defended_as_written(options, variant):
+    model, x = mdeq(**options), images(2, options.get("in_channels", 3), 16, 16)
+    settings = {"every": 4, "steps": 2, "direction": "sign", "variant": variant}
+    expected = plainly(model, x, **settings)
+    trajectory = rd.EntropyReduction(model, **settings).trajectory(x)
+    size = expected.states.abs().max()
+    assert_close(trajectory.states / size, expected.states / size, rtol=0, atol=1e-10)
+    assert_close(trajectory.inputs, expected.inputs, rtol=0, atol=1e-10)
+
+
 def test_logits_read_the_lowest_residual_state_with_the_purified_image(victim):
     model, x = victim
     expected = plainly(model, x, every=2, steps=4, step_size=0.3)

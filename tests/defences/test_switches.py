@@ -97,6 +97,13 @@ def test_a_defended_predictor_is_not_defended_twice():
         rd.EntropyReduction(rd.EarlyState(rd.EntropyReduction(cell()), state=2))
 
 
+@pytest.mark.usefixtures("as_installed")
+@pytest.mark.parametrize("defence", [rd.EntropyReduction, rd.EarlyState])
+def test_a_model_without_dynamics_cannot_be_defended(defence):
+    with pytest.raises(TypeError, match=f"{defence.__name__} works along the dynamics of a DEQ.*; Linear has none"):
+        defence(cell().head)
+
+
 def test_the_representation_tells_the_settings():
     text = repr(rd.EntropyReduction(cell(), every=4, variant="released"))
     assert "every=4" in text

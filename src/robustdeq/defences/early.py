@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from robustdeq.defences.checks import check_dynamic
 from robustdeq.models import DEQ
 from robustdeq.models.predictor import DynamicPredictor, Pass
 from robustdeq.models.straight import straight_through
@@ -19,6 +20,7 @@ class EarlyState(DynamicPredictor):
 
     def __init__(self, predictor: DynamicPredictor, *, state: int = 8) -> None:
         super().__init__()
+        check_dynamic(self, predictor)
         self.predictor = predictor
         self.state = state
         self._check()

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from robustdeq.defences.checks import check_dynamic
 from robustdeq.defences.descent import Descent, EntropyDescent, InputEntropy
 from robustdeq.defences.flows import kept_history, restarted_history
 from robustdeq.defences.smooth import SmoothDescent
@@ -47,6 +48,7 @@ class EntropyReduction(DynamicPredictor):
         **switches: Any,
     ) -> None:
         super().__init__()
+        check_dynamic(self, predictor)
         if predictor.defended:
             raise ValueError("the predictor reduces entropies already; wrap the undefended model")
         self.predictor = predictor
