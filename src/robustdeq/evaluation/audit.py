@@ -38,10 +38,23 @@ BROKEN = 0.05
 LARGE = 0.5
 """An L-infinity radius at which every image can be made grey: no predictor keeps its accuracy."""
 
+
+@dataclass(frozen=True)
+class Budget:
+    """How hard the attacks try."""
+
+    steps: int
+    restarts: int
+    queries: int
+
+
+REDUCED = Budget(steps=20, restarts=1, queries=100)
+"""Shows how an audit reads in seconds; its verdict is no evidence, and its notes say so."""
+
 FLAGS = {
     "vanishing-gradients": "gradients are zero where attacks start: white-box attacks are blind",
     "black-box-beats-white-box": "Square or transferred images break what no white-box attack breaks",
-    "more-steps-hurt": "100 steps break fewer images than 10",
+    "more-steps-hurt": "more steps break fewer images than 10",
     "large-eps": "accuracy does not reach 0 at a radius that hides the image",
     "randomness": "two passes on the same image differ: attacks need expectation over transformation",
     "batch-dependence": "predictions depend on batch-mates: images are not judged by themselves",
@@ -52,43 +65,58 @@ MASKING = ("vanishing-gradients", "black-box-beats-white-box", "more-steps-hurt"
 """Flags that say the white-box numbers overstate robustness."""
 
 
-def audit_suite(setting: Setting) -> Suite:
-    """The checklist as attacks on any predictor; a defence gets the adaptive ones too."""
+def audit_suite(setting: Setting, budget: Budget | None = None) -> Suite:
+    """The checklist as attacks on any predictor; a defence gets the adaptive ones too. Full budget if not said."""
+    budget = Budget(STEPS, RESTARTS, QUERIES) if budget is None else budget
     if setting.union:
         raise ValueError("the audit compares attacks image by image: leave --union away")
-    specs = [ready(setting), _named(ready(setting), "pgd-100", options={**setting.pgd, "steps": STEPS})]
+    steps = budget.steps
+    specs = [ready(setting), _named(ready(setting), f"pgd-{steps}", options={**setting.pgd, "steps": steps})]
     if setting.defended:
         specs.append(ready(setting, aware=True))
     specs += [
-        _apgd(setting, "apgd-ce", *_gradient(setting), loss="ce"),
-        _apgd(setting, "apgd-dlr", *_gradient(setting), loss="dlr"),
-        _apgd(setting, "apgd-restarts", *_gradient(setting), every_image=False, loss="ce", restarts=RESTARTS),
+        _apgd(setting, "apgd-ce", *_gradient(setting), loss="ce", n_iter=steps),
+        _apgd(setting, "apgd-dlr", *_gradient(setting), loss="dlr", n_iter=steps),
     ]
+    if budget.restarts > 1:
+        again: dict[str, Any] = {"loss": "ce", "restarts": budget.restarts, "n_iter": steps}
+        specs.append(_apgd(setting, "apgd-restarts", *_gradient(setting), every_image=False, **again))
     if setting.subject.dynamic is not None:
-        specs.append(_apgd(setting, "exact", "exact", {}, loss="ce"))
+        specs.append(_apgd(setting, "exact", "exact", {}, loss="ce", n_iter=steps))
     if setting.defended:
         state = setting.subject.early_state
         specs += [
-            _apgd(setting, "exact-constant", "exact", {"smoothing": None}, loss="ce"),
-            _apgd(setting, "bpda", "estimate", {"view": "bpda", "state": state}, loss="ce"),
+            _apgd(setting, "exact-constant", "exact", {"smoothing": None}, loss="ce", n_iter=steps),
+            _apgd(setting, "bpda", "estimate", {"view": "bpda", "state": state}, loss="ce", n_iter=steps),
             AttackSpec(
                 name="confident",
                 attack="pgd",
-                options={**setting.pgd, "steps": STEPS, "loss": "confident"},
+                options={**setting.pgd, "steps": steps, "loss": "confident"},
                 oracle="watched",
                 group="audit",
                 **setting.ball,
             ),
-            *on_base(setting),
+            *(replace(spec, options={**spec.options, "n_iter": steps}) for spec in on_base(setting)),
         ]
     specs += [
-        square(setting, options={"n_queries": QUERIES}, group="audit"),
-        _large(setting),
+        square(setting, options={"n_queries": budget.queries}, group="audit"),
+        _large(setting, steps),
     ]
     return Suite("audit", specs)
 
 
-SUITES["audit"] = audit_suite
+def reduced_audit(setting: Setting) -> Suite:
+    """The same checklist at a budget for demonstrations."""
+    words = (
+        f"audit-reduced: {REDUCED.steps} steps instead of {STEPS}, no restarts, {REDUCED.queries} Square queries "
+        f"instead of {QUERIES}: it shows how an audit reads, no more"
+    )
+    suite = audit_suite(setting, REDUCED)
+    return replace(suite, name="audit-reduced", notes=[*suite.notes, words])
+
+
+AUDITS = {"audit": audit_suite, "audit-reduced": reduced_audit}
+SUITES.update(AUDITS)
 
 
 def _named(spec: AttackSpec, name: str, **changes: Any) -> AttackSpec:
@@ -108,7 +136,7 @@ def _apgd(
     return AttackSpec(
         name=name,
         attack="apgd",
-        options={"n_iter": STEPS, **attack},
+        options=attack,
         oracle=oracle,
         oracle_options={**options, "values": "deployed"},
         every_image=every_image,
@@ -117,11 +145,11 @@ def _apgd(
     )
 
 
-def _large(setting: Setting) -> AttackSpec:
+def _large(setting: Setting, steps: int) -> AttackSpec:
     """PGD at a radius at which nothing of the image need be left; it is no part of the union."""
     pixels = LARGE if type(setting.threat).__name__ == "Linf" else 50.0
     eps = max(pixels, setting.threat.eps)
-    spec = _named(ready(setting), "large-eps", options={"steps": STEPS, "step_size": eps / 10}, eps=eps)
+    spec = _named(ready(setting), "large-eps", options={"steps": steps, "step_size": eps / 10}, eps=eps)
     return replace(spec, group=SANITY)
 
 
@@ -248,10 +276,11 @@ def _measurements(store: Store, subject: Subject, probes: Probes, inside: list[s
     only_black = by_white.all(axis=1) & ~by_black.all(axis=1)
     accuracies = {name: share.value for name, share in _shares(store, "deployed").items()}
     short = next(name for name in ("pgd-ready", "pgd-direct") if name in accuracies)
+    long = next(name for name in accuracies if name.removeprefix("pgd-").isdigit())
     found = [
         ("vanishing-gradients", probes.vanishing, VANISHING),
         ("black-box-beats-white-box", float(only_black.mean()), TOLERATED),
-        ("more-steps-hurt", accuracies["pgd-100"] - accuracies[short], TOLERATED),
+        ("more-steps-hurt", accuracies[long] - accuracies[short], TOLERATED),
         ("large-eps", accuracies["large-eps"], TOLERATED),
         ("randomness", probes.random, 0.0),
         ("batch-dependence", probes.batch, TOLERATED),

@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from robustdeq.data import Images, load_dataset
-from robustdeq.evaluation.audit import finish_audit
+from robustdeq.evaluation.audit import AUDITS, finish_audit
 from robustdeq.evaluation.manifest import Plan, data_hash, join
 from robustdeq.evaluation.runner import Progress, Runner
 from robustdeq.evaluation.store import Store
@@ -95,7 +95,7 @@ def evaluate(
     keep = chosen.keep_images if keep_images is None else keep_images
     runner = Runner(plan, x, y, store, budget=budget, keep_images=keep, rank=rank, world_size=world_size, report=report)
     complete = runner.run()
-    audit = finish_audit(plan, store, x, y, write=rank == 0) if chosen.name == "audit" and complete else None
+    audit = finish_audit(plan, store, x, y, write=rank == 0) if chosen.name in AUDITS and complete else None
     return read_verdict(store, complete=complete, bounds=runner.bounds.now(), audit=audit)
 
 

@@ -12,7 +12,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 from robustdeq.attacks import Oracle
-from robustdeq.attacks.task import input_gradient
 from robustdeq.evaluation.subject import Subject
 from robustdeq.threat import cross_entropy
 
@@ -63,8 +62,10 @@ def _vanishes(oracle: Oracle, x: Tensor, y: Tensor) -> Tensor:
         logits = oracle(variable)
         if not logits.requires_grad:
             return torch.ones_like(y, dtype=torch.bool)
-        gradient = input_gradient(cross_entropy(logits, y), variable)
-    return (gradient == 0).flatten(1).all(1)
+        (gradient,) = torch.autograd.grad(cross_entropy(logits, y).sum(), variable, allow_unused=True)
+    if gradient is None:
+        return torch.ones_like(y, dtype=torch.bool)
+    return ((gradient == 0) | ~gradient.isfinite()).flatten(1).all(1)
 
 
 def _share(flags: Tensor) -> float:

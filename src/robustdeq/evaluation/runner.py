@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from types import FrameType
 from typing import Any
 
@@ -237,8 +237,10 @@ class Runner:
         """Adversarial images, queries, and the deployed logits if the attack was on the deployed predictor."""
         if spec.attack == "stored":
             return stored_images(spec, x, index), torch.zeros_like(y), None
-        oracle = build_oracle(spec, self.plan.subject)
         every = spec.every_image and not self.plan.union
+        if every and self.plan.all_states and spec.blind:
+            spec = replace(spec, on="base")  # the same images, and no defended pass only to judge what is scored anyway
+        oracle = build_oracle(spec, self.plan.subject)
         result = build_attack(spec, self.plan.seed)(oracle, x, y, every_image=every, index=index)
         return result.images, result.queries, result.logits if spec.on == "deployed" else None
 

@@ -66,6 +66,13 @@ class AttackSpec:
             )
 
     @property
+    def blind(self) -> bool:
+        """Whether it looks at the undefended model only: fixed steps by an oblivious surrogate's values and gradients."""
+        oblivious = self.oracle == "unrolled" and not self.oracle_options.get("aware", False)
+        own_values = self.oracle_options.get("values", "surrogate") == "surrogate"
+        return self.attack == "pgd" and self.options.get("restarts", 1) == 1 and oblivious and own_values
+
+    @property
     def is_standard_autoattack(self) -> bool:
         """AutoAttack with the budgets it was published with."""
         return self.attack == "autoattack" and {**AutoAttack.STANDARD, **self.options} == AutoAttack.STANDARD

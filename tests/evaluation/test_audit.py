@@ -1,0 +1,117 @@
+"""The audit tells robust, broken and masked predictors apart."""
+
+import json
+
+import pytest
+import torch
+
+from robustdeq.attacks import Direct
+from robustdeq.defences import EarlyState, EntropyReduction
+from robustdeq.evaluation import audit as module
+from robustdeq.evaluation import evaluate
+from robustdeq.evaluation.probes import probe
+from robustdeq.evaluation.subject import Subject
+from robustdeq.threat import Linf
+from tests.evaluation.predictors import images, small_deq
+
+COUNT = 12
+MODEL = small_deq()
+
+
+@pytest.fixture
+def audit(tmp_path, monkeypatch):
+    """A short audit at one radius for all."""
+    for name, value in {"STEPS": 11, "RESTARTS": 2, "QUERIES": 60}.items():
+        monkeypatch.setattr(module, name, value)
+
+    def audited(predictor, **options):
+        options = {"threat": Linf(0.02), "batch_size": COUNT, "shard_size": COUNT} | options
+        return evaluate(predictor, images(COUNT), "audit", tmp_path / "store", **options)
+
+    return audited
+
+
+def robust(x):
+    return MODEL(x)
+
+
+def broken(x):
+    """Right on digits, whose first column is empty; but whatever stands there decides."""
+    logits = MODEL(x)
+    shift = torch.zeros_like(logits)
+    shift[:, :8] = 2000 * x[:, 0, :, 0]
+    return logits + shift
+
+
+def masked(x):
+    """Blind to small changes, and without a gradient."""
+    return MODEL((4 * x).round() / 4)
+
+
+def flags(verdict):
+    return {flag.name for flag in verdict.audit.flags}
+
+
+def test_a_robust_model_stands(audit):
+    verdict = audit(robust)
+    assert verdict.audit.verdict == "stands"
+    assert not flags(verdict)
+    assert verdict.union.value > 0.4
+    assert verdict.attacks["large-eps"].value == 0
+    assert verdict.union.value > 0  # images broken at the large radius do not count
+
+
+def test_a_broken_model_is_called_broken(audit):
+    verdict = audit(broken)
+    assert verdict.clean.value > 0.6
+    assert verdict.audit.verdict == "broken"
+    assert verdict.union.value == 0
+
+
+def test_a_masked_model_is_called_masked_whatever_its_accuracy(audit):
+    verdict = audit(masked)
+    assert verdict.union.value > 0.4
+    assert verdict.audit.verdict == "masked"
+    assert {"vanishing-gradients", "large-eps"} <= flags(verdict)
+
+
+@pytest.mark.long
+def test_a_defence_stands_beside_its_static_base_and_the_audit_is_kept(audit):
+    defended = EarlyState(EntropyReduction(small_deq(), every=1, steps=2, radius=0.02, step_size=0.01), state=3)
+    verdict = audit(defended)
+    found = verdict.audit
+    assert found.base_union is not None
+    assert {"bpda", "exact", "exact-constant", "confident", "base-apgd-ce", "base-exact", "square"} <= set(
+        found.attacks
+    )
+    assert found.attacks.keys() == found.base_attacks.keys()
+    assert found.probes.cost > 2 * found.probes.base_cost > 0
+    assert "static base" in verdict.table()
+    assert found.verdict in verdict.table()
+    kept = json.loads((verdict.folder / "audit.json").read_text())
+    assert kept["verdict"] == found.verdict
+    assert kept["union"]["value"] == verdict.union.value
+
+
+def test_union_is_refused(audit):
+    with pytest.raises(ValueError, match="leave --union away"):
+        audit(robust, union=True)
+
+
+def test_probes_find_randomness_batch_dependence_and_vanishing_gradients():
+    x, y = images(8)
+    model = small_deq()
+
+    def look(predictor):
+        return probe(Subject(predictor), Direct(predictor), x, y)
+
+    honest = look(model)
+    assert (honest.random, honest.batch, honest.vanishing) == (0, 0, 0)
+    noise = torch.Generator().manual_seed(0)
+    random = look(lambda x: model(x) + torch.randn(len(x), 10, generator=noise, dtype=x.dtype))
+    assert random.random == 1
+    coupled = look(lambda x: model(x).roll(len(x) - 1, dims=1))  # whose labels depend on how many there are
+    assert coupled.batch == 1
+    assert coupled.random == 0
+    assert look(lambda x: model(x.detach())).vanishing == 1
+    assert look(masked).vanishing == 1
