@@ -67,7 +67,7 @@ class AttackSpec:
 
     @property
     def blind(self) -> bool:
-        """Whether it looks at the undefended model only: fixed steps by an oblivious surrogate's values and gradients."""
+        """Whether it looks at the undefended model only: fixed steps by the values and gradients of a surrogate."""
         oblivious = self.oracle == "unrolled" and not self.oracle_options.get("aware", False)
         own_values = self.oracle_options.get("values", "surrogate") == "surrogate"
         return self.attack == "pgd" and self.options.get("restarts", 1) == 1 and oblivious and own_values
