@@ -35,6 +35,10 @@ class Interrupted(KeyboardInterrupt):
         self.code = code
 
 
+class _Signal(KeyboardInterrupt):
+    """Raised where the signal hit, which may be anywhere."""
+
+
 @dataclass(frozen=True)
 class Item:
     """An attack by its name, or None for the clean predictions, on a data shard."""
@@ -297,17 +301,21 @@ class Runner:
         def stop(number: int, frame: FrameType | None) -> None:
             for signum in before:
                 signal.signal(signum, signal.SIG_IGN)  # a second one must not disturb the clean-up of the first
-            raise Interrupted(
-                f"{signal.Signals(number).name}: {len(self._done)} of {len(self.items)} items are stored in "
-                f"{self.store.folder}; the same command goes on",
-                128 + number,
-            )
+            raise _Signal(number)
 
         before: dict[int, Any] = {}
         if threading.current_thread() is threading.main_thread():
             before = {signum: signal.signal(signum, stop) for signum in (signal.SIGINT, signal.SIGTERM)}
         try:
             yield
+        except _Signal as caught:
+            number = int(caught.args[0])
+            stored = sum(self.store.has(item.attack, item.shard) for item in self.items)
+            raise Interrupted(
+                f"{signal.Signals(number).name}: {stored} of {len(self.items)} items are stored in "
+                f"{self.store.folder}; the same command goes on",
+                128 + number,
+            ) from None
         finally:
             for signum, handler in before.items():
                 signal.signal(signum, handler)

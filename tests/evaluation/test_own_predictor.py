@@ -1,0 +1,62 @@
+"""A user's own predictor goes through every suite."""
+
+import json
+
+import polars as pl
+import pytest
+import torch
+from pyautoattack import AutoAttack
+
+from robustdeq.cli.main import main
+from robustdeq.evaluation import Store, evaluate, metrics
+from robustdeq.threat import Linf
+from tests.evaluation.predictors import EPS, images, plain_function, small_deq
+
+OWN = "{attacks: [{name: mine, attack: pgd, options: {steps: 3, step_size: 0.02}}]}"
+
+
+@pytest.mark.parametrize("suite", ["quick", "grid", "transfer", "own"])
+def test_a_function_through_the_short_suites(tmp_path, suite):
+    if suite == "own":
+        (tmp_path / "own.yaml").write_text(OWN)
+        suite = str(tmp_path / "own.yaml")
+    x, y = images(6)
+    verdict = evaluate(plain_function(), (x.float(), y), suite, tmp_path / "out", threat=Linf(EPS))
+    assert verdict.complete
+    assert verdict.union.value <= min(share.value for share in verdict.attacks.values())
+    assert any("no dynamics" in note for note in verdict.notes)
+    assert verdict.store.rows().collect()["state"].unique().to_list() == ["final"]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("suite", ["quick", "grid", "transfer", "autoattack", "paper", "audit"])
+@pytest.mark.parametrize("function", ["plain_function", "small_deq"])
+def test_every_suite_on_the_command_line(tmp_path, suite, function, capsys):
+    words = [f"--suite={suite}", f"--out={tmp_path}", "--limit=3", "--device=cpu"]
+    assert main(["evaluate", f"tests.evaluation.predictors:{function}", *words]) == 0
+    assert "union" in capsys.readouterr().out
+    store = Store(tmp_path)
+    assert all(store.complete(name) for name in store.attacks)
+    if suite in ("autoattack", "paper"):
+        (aa,) = metrics.aa_accuracy(store).values()
+        assert aa.value <= metrics.clean_accuracy(store).value
+    if suite == "paper" and function == "small_deq":
+        resolved = json.loads((tmp_path / "manifest.json").read_text())["attacks"]["aa-strongest"]["resolved"]
+        assert resolved["attack_of_grid"] == metrics.strongest(store).attack
+        assert store.rows("pgd-ready").filter(pl.col("deviation").is_not_null()).collect().height == 3 * 3 * 2
+        assert set(store.manifest["predictors"]) == {"deployed", "entropy-paper"}
+
+
+@pytest.mark.long
+def test_autoattack_agrees_with_pyautoattack_called_directly(tmp_path):
+    x, y = images(200)
+    x = x.float()
+    model = small_deq().float()
+    verdict = evaluate(lambda z: model(z), (x, y), "autoattack", tmp_path / "out", threat=Linf(0.03), batch_size=200)
+    reference = AutoAttack(model, norm="Linf", eps=0.03, version="standard", device="cpu", verbose=False, seed=0)
+    adversarial = reference.run_standard_evaluation(x, y, batch_size=200)
+    with torch.no_grad():
+        theirs = int((model(adversarial).argmax(1) == y).sum())
+    ours = round(verdict.aa["aa"].value * 200)
+    assert 20 < ours < 180
+    assert abs(ours - theirs) <= 2
