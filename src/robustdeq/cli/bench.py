@@ -12,39 +12,50 @@ from rich.table import Table
 
 from robustdeq.cli.benchmarks.core import core
 from robustdeq.cli.benchmarks.defence import defence
+from robustdeq.cli.benchmarks.evaluate import evaluate
 from robustdeq.cli.benchmarks.train import train
 from robustdeq.provenance import provenance
 
 SUBJECTS = {"core": core, "train": train, "defence": defence}
-Subject = Literal["core", "train", "defence"]
+Subject = Literal["core", "train", "defence", "evaluate"]
+MODELS = "mdeq-large,mdeq-tiny"
 
 
 def run(
     subject: Subject = "core",
     *,
-    models: str = "mdeq-large,mdeq-tiny",
+    models: str | None = None,
     batch: int | None = None,
     rounds: int = 5,
+    images: int = 100,
+    data_root: Path | None = None,
     json_file: Path | None = None,
 ) -> None:
     """Measure speed on this machine in one run, ours beside `robustdeq.plain`.
 
     Args:
         subject: What to measure: core (one evaluation of f, an N-step solve), train (a step of PGD-AT and TRADES, with
-            and without random states), defence (a defended prediction, over T_f and R).
-        models: Models to measure, separated by commas.
+            and without random states), defence (a defended prediction, over T_f and R),
+            evaluate (the grid of 144 attacks on a trained checkpoint).
+        models: Models to measure, separated by commas (mdeq-large,mdeq-tiny if not given); for evaluate, checkpoints (a
+            model trained on digits for the purpose if not given).
         batch: Images per batch; each model's own default if not given.
         rounds: Timed rounds; the least time counts.
+        images: Test images to attack (evaluate).
+        data_root: Where the data of the checkpoints are (evaluate).
         json_file: Write the records here as JSON.
     """
-    if rounds < 1 or (batch is not None and batch < 1):
-        raise ValueError(f"rounds and batch must be at least 1, got rounds={rounds}, batch={batch}")
+    if rounds < 1 or images < 1 or (batch is not None and batch < 1):
+        raise ValueError(f"rounds, images and batch must be at least 1, got {rounds}, {images} and {batch}")
     console = Console()
     if not console.is_terminal:
         console = Console(width=120)  # into a file: the table has no screen to fit
     where = provenance()
     with console.status("starting") as status:
-        records = SUBJECTS[subject](models.split(","), batch, rounds, status.update)
+        if subject == "evaluate":
+            records = evaluate(models.split(",") if models else [], images, data_root, status.update)
+        else:
+            records = SUBJECTS[subject]((models or MODELS).split(","), batch, rounds, status.update)
     console.print(_table(records))
     for r in records:
         if "macs_speedup" in r:

@@ -1,0 +1,96 @@
+"""`robustdeq bench evaluate`: the grid of 144 attacks on a checkpoint, per image."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from robustdeq.cli.checkpoints import resolve
+from robustdeq.data import load_dataset
+from robustdeq.defences import EarlyState
+from robustdeq.evaluation import evaluate as run_suite
+from robustdeq.evaluation.suites import DAMPINGS, UNROLLINGS
+from robustdeq.models import MDEQ
+from robustdeq.plain import default_layout, grid
+from robustdeq.recipes import parse_config, read_recipe
+from robustdeq.threat import Linf
+from robustdeq.training.trainer import Trainer
+
+RECIPE = "digits-nano-trades-random"
+STRIDE = 6
+
+
+def evaluate(
+    checkpoints: list[str], images: int, data_root: Path | None, say: Callable[[str], None]
+) -> list[dict[str, Any]]:
+    """Records of seconds per image for the whole grid: ours with every image and with `--union`, and plain.
+
+    Plain has no store and no early leaving; it runs every sixth attack, and its time is scaled up. Without a checkpoint
+    one is trained first: with random weights most images are misclassified, and leaving them out would flatter us.
+    """
+    if checkpoints:
+        return [record for name in checkpoints for record in _one(name, name, images, data_root, say)]
+    with tempfile.TemporaryDirectory() as folder:
+        say(f"training {RECIPE} to have something to attack")
+        best = Trainer(parse_config(read_recipe(RECIPE)), Path(folder) / "run").fit()
+        return _one(str(best), RECIPE, images, None, say)
+
+
+def _one(ckpt: str, name: str, images: int, data_root: Path | None, say: Callable[[str], None]) -> list[dict[str, Any]]:
+    checkpoint = resolve(ckpt)
+    model, eps = checkpoint.predictor, checkpoint.required("eps")
+    if not isinstance(model, MDEQ):
+        raise ValueError(f"bench evaluate measures MDEQ models, {name} is a {type(model).__name__}")
+    data = load_dataset(checkpoint.required("dataset"), data_root, **checkpoint.data_options).test
+    x, y = data.pixels[:images].float() / 255, data.labels[:images]
+    taken: dict[str, float] = {}
+    deployed = EarlyState(model, state=model.solver.max_steps)
+    for label, union in (("union", True), ("every image", False)):
+        with tempfile.TemporaryDirectory() as folder:
+            begin = time.perf_counter()
+            run_suite(
+                deployed,
+                (x, y),
+                "grid",
+                folder,
+                threat=Linf(eps),
+                union=union,
+                all_states=False,
+                report=lambda now, label=label: say(f"{name}: ours, {label}: {now.done}/{now.total}"),  # type: ignore[misc]
+            )
+            taken[label] = (time.perf_counter() - begin) / len(x)
+    plain_seconds = _plain(default_layout(model).eval(), x, y, eps, say)
+    return [
+        {
+            "name": f"grid, {label}",
+            "model": name,
+            "batch": min(100, len(x)),
+            "images": len(x),
+            "ours": ours,
+            "plain": plain_seconds,
+            "speedup": plain_seconds / ours,
+        }
+        for label, ours in taken.items()
+    ]
+
+
+def _plain(model: MDEQ, x: Tensor, y: Tensor, eps: float, say: Callable[[str], None]) -> float:
+    """Seconds per image of the whole grid, from every sixth attack of it."""
+    steps = model.solver.max_steps
+    settings = [(i, k, damping) for damping in DAMPINGS for i in range(1, steps + 1) for k in UNROLLINGS]
+    chosen = settings[STRIDE // 2 :: STRIDE]
+    generator = torch.Generator().manual_seed(0)
+    begin = time.perf_counter()
+    for done, (i, k, damping) in enumerate(chosen):
+        say(f"plain: {done}/{len(chosen)} attacks")
+        for images, labels in zip(x.split(100), y.split(100), strict=True):
+            noise = (2 * torch.rand(images.shape, generator=generator) - 1) * eps
+            start = (images + noise).clamp(0, 1)
+            grid.attack(model, images, labels, start, i, k, damping, eps=eps, step_size=eps / 4, max_steps=steps)
+    return (time.perf_counter() - begin) / len(x) * len(settings) / len(chosen)
