@@ -61,7 +61,7 @@ def test_plain_iteration_in_the_papers_variant_is_written_out_in_a_line():
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode, torch.enable_grad])
 def test_predictions_are_the_same_in_every_grad_mode(variant, mode):
     model, x = mdeq(), images(2, 3, 8, 8)
-    defended = rd.EntropyReduction(model, variant=variant, steps=2)
+    defended = rd.EntropyReduction(model, variant=variant, every=4, steps=1)
     expected, states = defended(x).detach(), defended.trajectory(x).states
     with mode():
         fresh = x.clone()
@@ -71,7 +71,7 @@ def test_predictions_are_the_same_in_every_grad_mode(variant, mode):
 
 
 def predictors(model, variant):
-    defended = rd.EntropyReduction(model, variant=variant, steps=2)
+    defended = rd.EntropyReduction(model, variant=variant, every=4, steps=1)
     return [defended, rd.EarlyState(defended, state=5), rd.EarlyState(model, state=5)]
 
 
@@ -79,7 +79,7 @@ def predictors(model, variant):
 def test_train_mode_predicts_as_deployed_and_nothing_is_left_behind(variant, grad):
     model, x = mdeq(dropout=0.5), images(2, 3, 8, 8)
     expected = [predictor(x).detach() for predictor in predictors(model, variant)]
-    trajectory = rd.EntropyReduction(model, variant=variant, steps=2).trajectory(x)
+    trajectory = rd.EntropyReduction(model, variant=variant, every=4, steps=1).trajectory(x)
     model.train()
     model.encoder.eval()
     model.head.requires_grad_(False)
@@ -101,7 +101,7 @@ def test_train_mode_predicts_as_deployed_and_nothing_is_left_behind(variant, gra
             if grad:
                 (slope,) = torch.autograd.grad(ours.sum(), images_)
                 assert slope.abs().max() > 0
-        again = rd.EntropyReduction(model, variant=variant, steps=2).trajectory(x)
+        again = rd.EntropyReduction(model, variant=variant, every=4, steps=1).trajectory(x)
     assert_close(again.logits, trajectory.logits, rtol=0, atol=1e-12)
     assert snapshot() == before
     assert all((p.grad == 3).all() for p in model.parameters())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any
@@ -44,6 +44,7 @@ def compares(
     cases: tuple[str, ...] = NAMES,
     prefixes: tuple[str, ...] = (),
     round_trip: bool = False,
+    long: Container[tuple[str, str]] = (),
 ) -> Callable[[Callable[..., Numbers]], Callable[..., None]]:
     """Turn a function of a case that returns our numbers into a test that they are the stored ones.
 
@@ -57,6 +58,7 @@ def compares(
         cases: The cases whose files hold these arrays.
         prefixes: The function is run for each, as its argument `prefix`; patterns and returned names are without it.
         round_trip: The arrays are inputs that must come out again, so the function may read them.
+        long: The pairs of a case's name and a prefix that take long.
     """
 
     def decorate(numbers: Callable[..., Numbers]) -> Callable[..., None]:
@@ -75,7 +77,17 @@ def compares(
             assert_meets(ours, wanted, tol=tol, atol=atol)
 
         if prefixes:
-            test = pytest.mark.parametrize("prefix", prefixes, ids=lambda p: p.strip("_"))(test)
+            pairs = [(name, prefix) for name in cases for prefix in prefixes]
+            runs = [
+                pytest.param(
+                    CASES[name],
+                    prefix,
+                    id=f"{prefix.strip('_')}-{name}",
+                    marks=[pytest.mark.long] if (name, prefix) in long else [],
+                )
+                for name, prefix in pairs
+            ]
+            return pytest.mark.parametrize(("case", "prefix"), runs)(test)
         return pytest.mark.parametrize("case", [CASES[name] for name in cases], ids=str)(test)
 
     return decorate

@@ -32,6 +32,8 @@ STRESSED = {
     for variant in ("nonmono", "early")
     for every, steps in ((2, 10), (4, 1))
 }
+LONG = {("A", prefix) for prefix in [*MOVED, *UNMOVED, *STRESSED] if not prefix.startswith("clean_Tf4")}
+"""Case B runs them all in a few seconds."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +110,7 @@ def test_settings_are_those_recorded(case):
     return {"settings_Tf_R": np.array(SETTINGS + SEGMENTS_ALONE)}
 
 
-@compares("defence", "*", prefixes=tuple(UNMOVED))
+@compares("defence", "*", prefixes=tuple(UNMOVED), long=LONG)
 def test_segments_alone_are_the_released_ones(case, prefix):
     return of_states(defended(case.name, None, *UNMOVED[prefix]))
 
@@ -117,20 +119,21 @@ def test_segments_alone_are_the_released_ones(case, prefix):
     "defence",
     *("states_*", "final9_*", "logits", "entropy", "seg_*", "u_norm", "xhat_final_*", "H_before_update"),
     prefixes=tuple(MOVED),
+    long=LONG,
 )
 def test_defended_pass_is_the_released_one(case, prefix):
     run = defended(case.name, None, *MOVED[prefix])
     return of_states(run) | of_inputs(run)
 
 
-@compares("defence", "xhat_offset255", atol=2e-5, prefixes=tuple(MOVED))
+@compares("defence", "xhat_offset255", atol=2e-5, prefixes=tuple(MOVED), long=LONG)
 def test_purified_images_are_the_released_ones_pixel_by_pixel(case, prefix):
     images, every, steps = MOVED[prefix]
     x = case.x_adv if images == "adv" else case.x
     return {"xhat_offset255": (defended(case.name, None, images, every, steps).trajectory.inputs - x) * 255}
 
 
-@compares("stress", "*", tol=1e-7, prefixes=tuple(STRESSED))
+@compares("stress", "*", tol=1e-7, prefixes=tuple(STRESSED), long=LONG)
 def test_defended_pass_of_multiplied_weights_is_the_released_one(case, prefix):
     variant, every, steps = STRESSED[prefix]
     run = defended(case.name, variant, "clean", every, steps)
