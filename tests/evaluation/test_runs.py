@@ -256,6 +256,9 @@ def test_images_of_one_store_are_scored_on_another_predictor(run, tmp_path):
     assert rows["queries"].unique().to_list() == [0]
     with pytest.raises(ValueError, match="keeps no adversarial images"):
         run("again", predictor=other, sources=[verdict.folder])
+    x, y = images(COUNT)
+    with pytest.raises(ValueError, match="its attacks do not fit"):
+        run("again", predictor=other, sources=[source.folder], data=(x.flip(0), y.flip(0)))
 
 
 def test_autoattack_takes_the_grid_s_strongest_oracle_or_says_that_it_did_not(grid_verdict, deployed, images):

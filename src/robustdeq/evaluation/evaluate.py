@@ -74,7 +74,15 @@ def evaluate(
     threat = checkpoint_threat(subject) if threat is None else threat
     store = Store(out)
     rank, world_size = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
-    setting = Setting(subject, threat, aware=aware, store=store, union=union, sources=[Path(s) for s in sources])
+    setting = Setting(
+        subject,
+        threat,
+        aware=aware,
+        store=store,
+        union=union,
+        sources=[Path(s) for s in sources],
+        data=description,
+    )
     chosen = make_suite(suite, setting)
     plan = Plan(
         name=str(name or getattr(predictor, "__qualname__", type(predictor).__name__)),

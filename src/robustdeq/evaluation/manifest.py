@@ -121,6 +121,7 @@ def join(store: Store, plan: Plan, *, rank: int, world_size: int) -> None:
         store.write_manifest(merged)
     else:
         _wait_for(store, wanted["attacks"])
+        store.forget()
 
 
 def _wait_for(store: Store, attacks: Iterable[str]) -> None:

@@ -78,6 +78,10 @@ class Store:
     def write_manifest(self, content: dict[str, Any]) -> None:
         """Replace the manifest."""
         write_atomically(self.folder / MANIFEST, (json.dumps(content, indent=2) + "\n").encode())
+        self.forget()
+
+    def forget(self) -> None:
+        """Read the manifest anew when it is next asked for: another process may have written it."""
         self.__dict__.pop("manifest", None)
 
     def clean_up(self) -> None:

@@ -52,6 +52,8 @@ class Setting:
     """Broken images leave, so that no attack of a grid can be called the strongest."""
     sources: Sequence[Path] = ()
     """Stores whose kept images are scored on the predictor."""
+    data: Mapping[str, Any] = field(default_factory=dict)
+    """What the manifest says of the images; those of the sources must be the same."""
 
     @property
     def ball(self) -> dict[str, Any]:
@@ -194,6 +196,7 @@ def stored_attacks(folder: Path, setting: Setting) -> list[AttackSpec]:
     """The kept images of another store, as attacks on this predictor."""
     source = Store(folder)
     names = [name for name in source.attacks if source.has_images(name)]
+    _check_same_images(source, setting.data)
     if not names:
         raise ValueError(f"{folder} keeps no adversarial images: evaluate it with --keep_images or --suite transfer")
     return [
@@ -214,6 +217,19 @@ def stored_attacks(folder: Path, setting: Setting) -> list[AttackSpec]:
         )
         for name in names
     ]
+
+
+def _check_same_images(source: Store, own: Mapping[str, Any]) -> None:
+    """Images are known by their positions: those of a source must come from the same data, and be enough."""
+    other = source.manifest["data"]
+    if other["sha256"] == own["sha256"]:
+        return
+    same_set = other["name"] == own["name"] != "tensors" and other["split"] == own["split"]
+    if not same_set or other["images"] < own["images"]:
+        raise ValueError(
+            f"{source.folder} holds {other['images']} images of {other['name']} ({other['sha256']}), not the "
+            f"{own['images']} of {own['name']} ({own['sha256']}) that are evaluated: its attacks do not fit"
+        )
 
 
 def on_base(setting: Setting) -> list[AttackSpec]:
