@@ -23,6 +23,24 @@ def test_a_shorter_walk_is_the_beginning_of_the_whole(variant, every):
             assert_close(part.input_at(state), whole.input_at(state), rtol=0, atol=1e-12)
 
 
+COMBINATIONS = [
+    {"resolve": resolve, "history": history, "handed_on": handed_on}
+    for resolve in (True, False)
+    for history, handed_on in (("kept", "iterate"), ("restarted", "iterate"), ("restarted", "lowest"))
+]
+
+
+@pytest.mark.parametrize("switches", COMBINATIONS, ids=lambda s: "-".join(map(str, s.values())))
+@pytest.mark.parametrize("solver", [rd.Broyden(max_steps=8), rd.Anderson(max_steps=8), rd.Picard(max_steps=8)])
+def test_beginnings_and_batch_mates_under_every_combination_of_switches(switches, solver):
+    model, x = cell(solver=solver), images(2, 1, 4, 4)
+    defended = rd.EntropyReduction(model, every=4, steps=1, direction="sign", **switches)
+    whole = defended.walk(x).solution.trajectory
+    for steps in (3, 4, 6):
+        assert_close(defended.walk(x, steps=steps).solution.trajectory, whole[:steps], rtol=0, atol=1e-12)
+    assert_close(defended.walk(x[1:]).solution.trajectory, whole[:, 1:], rtol=0, atol=1e-10)
+
+
 def test_the_image_in_force_at_a_state_is_the_one_its_step_was_taken_with(variant):
     model, x = cell(), images(3, 1, 4, 4)
     defended = rd.EntropyReduction(model, variant=variant, every=2, steps=2)
