@@ -241,11 +241,10 @@ class Runner:
         """Adversarial images, queries, and the deployed logits if the attack was on the deployed predictor."""
         if spec.attack == "stored":
             return stored_images(spec, x, index), torch.zeros_like(y), None
-        every = spec.every_image and not self.plan.union
-        if every and self.plan.all_states and spec.blind:
+        if spec.every_image and self.plan.all_states and spec.blind:
             spec = replace(spec, on="base")  # the same images, and no defended pass only to judge what is scored anyway
         oracle = build_oracle(spec, self.plan.subject)
-        result = build_attack(spec, self.plan.seed)(oracle, x, y, every_image=every, index=index)
+        result = build_attack(spec, self.plan.seed)(oracle, x, y, every_image=spec.every_image, index=index)
         return result.images, result.queries, result.logits if spec.on == "deployed" else None
 
     def _batch(self, index: Tensor) -> tuple[Tensor, Tensor]:
