@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 .PHONY: demo test test-all lint docs install clean
 
 help:
-	@echo "make demo      virtual environment, install, a DEQ trained and looked at on embedded digits"
+	@echo "make demo      virtual environment, install, the quickstart: train, attack, defend, report on embedded digits"
 	@echo "make test      virtual environment, install, tests (under 5 minutes on 2 cores)"
 	@echo "make test-all  the long tests"
 	@echo "make lint      ruff, mypy, import rules"
@@ -22,7 +22,7 @@ $(STAMP): pyproject.toml constraints.txt
 install: $(STAMP)
 
 demo: install
-	$(BIN)/python examples/digits_deq.py
+	$(BIN)/robustdeq quickstart --out runs/quickstart
 
 test: install
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not long" -n 2

@@ -11,6 +11,7 @@ import pytest
 
 from robustdeq.cli.errors import check_words
 from robustdeq.cli.main import VERBS, build_parser, subparser
+from robustdeq.evaluation.audit import FLAGS
 from robustdeq.models import registry
 from tests.report.results import two_attacks
 
@@ -58,6 +59,11 @@ def test_every_command_has_verbs_and_flags_that_exist(page):
         words = shlex.split(command)[1:]
         check_words(words, {name: lambda verb=verb: subparser(verb) for name, verb in VERBS.items()})
         build_parser().parse_args(words, defaults=False)
+
+
+def test_every_flag_of_the_audit_has_a_section():
+    sections = re.findall(r"^## (.*)$", (ROOT / "docs" / "flags.md").read_text(), re.M)
+    assert sections == list(FLAGS)
 
 
 def test_commands_are_found():

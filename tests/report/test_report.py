@@ -264,3 +264,31 @@ def test_a_base_with_a_store_of_its_own_stands_there_once(tmp_path):
         ("defended", "+ Sec. 3.2"),
         ("plain", "baseline"),
     ]
+
+
+def test_an_audit_is_shown_with_its_suite_flags_and_static_base(tmp_path):
+    store = two_attacks(tmp_path / "s", defended=True)
+    share = {"value": 0.5, "low": 0.25, "high": 0.75, "images": 8}
+    found = {
+        "verdict": "masked",
+        "flags": [{"name": "large-eps"}, {"name": "randomness"}],
+        "probes": {"cost": 40.0, "base_cost": 9.0},
+        **dict.fromkeys(("clean", "union", "base_clean"), share),
+        "base_union": None,
+    }
+    (store.folder / "audit.json").write_text(json.dumps(found))
+    audit = row(tables(tmp_path)["audit"])
+    assert (audit["union"].text, audit["union"].small, audit["base: union"].text) == ("50.00", "25.0 to 75.0", "-")
+    assert (audit["cost"].text, audit["verdict"].text, audit["flags"].text) == (
+        "40.0",
+        "masked",
+        "large-eps, randomness",
+    )
+    assert audit["suite"].text == "grid"
+
+
+def test_checks_at_another_radius_are_no_part_of_the_union(tmp_path):
+    specs = grid_attack(1, 1, 1.0) | attack("large-eps", "sanity", eps=0.5)
+    make_store(tmp_path / "s", {"pgd-i1-K1-l1": [0], "large-eps": range(10)}, specs=specs)
+    assert row(tables(tmp_path)["table-1"])["union"].text == "90.00"
+    assert row(tables(tmp_path)["attacks"])["eps"].text == "0.5"

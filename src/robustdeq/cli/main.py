@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import robustdeq
-from robustdeq.cli import bench, convert, evaluate, predict, recipes, report, train
+from robustdeq.cli import bench, convert, evaluate, predict, quickstart, recipes, report, train
 from robustdeq.cli.checkpoints import HELP as CKPT
 from robustdeq.cli.errors import Parser, check_words
 from robustdeq.training import TrainConfig
@@ -31,6 +31,7 @@ class Verb:
 
 
 VERBS = {
+    "quickstart": Verb(quickstart.run),
     "recipes": Verb(recipes.run),
     "train": Verb(
         train.run,

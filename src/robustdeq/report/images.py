@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 from PIL import Image
 
+from robustdeq.evaluation.metrics import judged_attacks
 from robustdeq.report.drawing import Figure, draw
 from robustdeq.report.sources import Result, Sources
 
@@ -62,11 +63,11 @@ def make_pages(sources: Sources) -> list[ImagePage]:
 
 def worst_pictures(r: Result) -> list[Picture]:
     """The images that most attacks break, each under the kept attack that leaves it the lowest margin."""
-    kept = [name for name in r.store.attacks if r.store.has_images(name) and r.store.complete(name)]
+    complete = [name for name in judged_attacks(r.store) if r.store.complete(name)]
+    kept = [name for name in complete if r.store.has_images(name)]
     if not kept:
         return []
     deployed = (pl.col("predictor") == "deployed") & pl.col("deployed")
-    complete = [name for name in r.store.attacks if r.store.complete(name)]
     ranking = (
         r.store.rows(complete)
         .filter(deployed)

@@ -106,6 +106,20 @@ class Result:
         return content
 
     @property
+    def suites(self) -> list[str]:
+        """Suites that were run into the store."""
+        names: list[str] = self.store.manifest["suites"]
+        return names
+
+    def audit(self) -> dict[str, Any] | None:
+        """What the audit found, if there was one."""
+        path = self.store.folder / "audit.json"
+        if not path.is_file():
+            return None
+        content: dict[str, Any] = json.loads(path.read_bytes())
+        return content
+
+    @property
     def _metadata(self) -> dict[str, Any]:
         return self.store.manifest["model"].get("metadata") or {}
 

@@ -12,7 +12,7 @@ from robustdeq.evaluation import metrics
 from robustdeq.evaluation.metrics import IncompleteError
 from robustdeq.evaluation.statistics import Share
 from robustdeq.report import paper
-from robustdeq.report.sources import Result, Sources
+from robustdeq.report.sources import Result, Sources, budget
 from robustdeq.report.table import NONE, Cell, Table, number, published, share
 
 WHO = ("store", "training", "method")
@@ -30,6 +30,7 @@ def make_tables(sources: Sources) -> list[Table]:
         table_5,
         tables_6_and_7,
         table_8,
+        audits,
         every_attack,
     ]
     made = [make(sources.results) for make in makers] if sources.results else []
@@ -237,6 +238,28 @@ def table_8(results: list[Result]) -> Table:
     return Table("table-8", "Table 8. Accuracy (%) under the strongest K_a at each state", head, rows, (APART,))
 
 
+def audits(results: list[Result]) -> Table:
+    """What the audits found, the defended model beside its static base."""
+    rows = []
+    for r in (r for r in results if r.predictor == "deployed"):
+        found = r.audit()
+        if found is None:
+            continue
+        where = f"store {r.label}: audit.json"
+        flags = ", ".join(flag["name"] for flag in found["flags"]) or "none"
+        shares = [
+            share(Share(**found[key]), f"{where}, {key}") if found[key] else NONE
+            for key in ("clean", "union", "base_clean", "base_union")
+        ]
+        costs = [number(found["probes"][key], f"{where}, probes.{key}", digits=1) for key in ("cost", "base_cost")]
+        rows.append([*who(r), Cell(", ".join(r.suites)), *shares, *costs, Cell(found["verdict"]), Cell(flags)])
+    head = (*WHO, "suite", "clean", "union", "base: clean", "base: union", "cost", "base: cost", "verdict", "flags")
+    note = (
+        "cost: the arithmetic of a prediction, in evaluations of f. Verdicts and flags are explained in docs/audit.md."
+    )
+    return Table("audit", "Audits. Accuracy (%) under everything a reviewer would try", head, rows, (note,))
+
+
 def every_attack(results: list[Result]) -> Table:
     """What was run besides the grid."""
     rows = []
@@ -247,8 +270,9 @@ def every_attack(results: list[Result]) -> Table:
             cell = under(r, name)
             told = ", ".join(f"{k} {v}" for k, v in {**config["options"], **config["oracle_options"]}.items())
             kind = f"{config['attack']} / {config['oracle']}"
-            rows.append([Cell(r.name), Cell(name), Cell(config["group"]), Cell(kind), Cell(told), cell])
-    head = ("store", "attack", "group", "search / oracle", "settings", "accuracy")
+            words = (r.name, name, config["group"], kind, budget(config["eps"]), told)
+            rows.append([*map(Cell, words), cell])
+    head = ("store", "attack", "group", "search / oracle", "eps", "settings", "accuracy")
     return Table("attacks", "Every other attack in the stores (%)", head, rows)
 
 
@@ -292,7 +316,7 @@ def autoattack(r: Result) -> Cell:
 
 def union_of_all(r: Result) -> Cell:
     """The worst case over whatever is complete."""
-    names = [name for name in r.store.attacks if r.store.complete(name)]
+    names = [name for name in metrics.judged_attacks(r.store) if r.store.complete(name)]
     if not names:
         return NONE
     found = metrics.union_accuracy(r.store, names, predictor=r.predictor)
