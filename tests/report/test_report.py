@@ -292,3 +292,13 @@ def test_checks_at_another_radius_are_no_part_of_the_union(tmp_path):
     make_store(tmp_path / "s", {"pgd-i1-K1-l1": [0], "large-eps": range(10)}, specs=specs)
     assert row(tables(tmp_path)["table-1"])["union"].text == "90.00"
     assert row(tables(tmp_path)["attacks"])["eps"].text == "0.5"
+
+
+def test_an_unfinished_store_says_so_beside_its_union(tmp_path):
+    store = two_attacks(tmp_path / "s")
+    store.attack_path("pgd-ready", 0).unlink()
+    union = row(tables(tmp_path)["table-1"])["union"]
+    assert "clean and the 2 finished of 3 attacks" in union.where
+    (found,) = [m for m in missing_experiments(find_sources([tmp_path])) if m.item == "all"]
+    assert found.what == "s: 1 of 3 attacks; the union without them is an upper bound"
+    assert found.command.endswith(f"--suite grid --out {tmp_path / 's'}")

@@ -316,11 +316,17 @@ def autoattack(r: Result) -> Cell:
 
 def union_of_all(r: Result) -> Cell:
     """The worst case over whatever is complete."""
-    names = [name for name in metrics.judged_attacks(r.store) if r.store.complete(name)]
+    planned = metrics.judged_attacks(r.store)
+    names = [name for name in planned if r.store.complete(name)]
     if not names:
         return NONE
     found = metrics.union_accuracy(r.store, names, predictor=r.predictor)
-    return share(found, _where(r, f"clean and all {len(names)} attacks", "never broken"))
+    which = (
+        f"clean and all {len(names)} attacks"
+        if names == planned
+        else f"clean and the {len(names)} finished of {len(planned)} attacks"
+    )
+    return share(found, _where(r, which, "never broken"))
 
 
 def under(r: Result, name: str) -> Cell:
