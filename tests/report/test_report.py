@@ -21,6 +21,15 @@ from robustdeq.report.table import Cell, Table
 from tests.report.results import LARGE, attack, grid_attack, make_store, two_attacks
 
 
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """A folder with a store a/s of a defended model, images kept, and its report out/."""
+    folder = tmp_path_factory.mktemp("report")
+    two_attacks(folder / "a" / "s", keep=True, defended=True)
+    write_report([folder / "a" / "s"], folder / "out")
+    return folder
+
+
 def tables(*folders):
     return {table.name: table for table in make_tables(find_sources(folders))}
 
@@ -103,13 +112,11 @@ def test_table_8_names_the_strongest_unrolling_at_each_state(tmp_path):
     assert half["i = 2"].text == "-"
 
 
-def test_every_number_of_ours_says_where_it_comes_from(tmp_path):
-    two_attacks(tmp_path / "s", defended=True)
-    for table in make_tables(find_sources([tmp_path])):
+def test_every_number_of_ours_says_where_it_comes_from(written):
+    for table in make_tables(find_sources([written / "a"])):
         for cell in (cell for cells in table.rows for cell in cells if cell.kind == "ours"):
             assert cell.where.startswith("store s: "), (table.name, cell)
-    write_report([tmp_path / "s"], tmp_path / "out")
-    record = list(csv.DictReader(io.StringIO((tmp_path / "out" / "tables" / "table-1.csv").read_text())))[-1]
+    record = list(csv.DictReader(io.StringIO((written / "out" / "tables" / "table-1.csv").read_text())))[-1]
     assert record["PGD"] == "50.00"
     assert "PGD: store s: grid; predictor deployed, deployed state; minimum over 2 attacks" in record["where from"]
 
@@ -137,12 +144,10 @@ def test_the_page_of_images_shows_the_kept_pixels_of_the_most_broken_image(tmp_p
     assert "clean 0.20, attacked 0.70, regulated 0.50" in pictures[0].traces.alt
 
 
-def test_the_same_results_give_the_same_bytes(tmp_path):
-    two_attacks(tmp_path / "a" / "s", keep=True, defended=True)
-    write_report([tmp_path / "a" / "s"], tmp_path / "one")
-    write_report([tmp_path / "a"], tmp_path / "two")
-    one, two = (sorted(p for p in (tmp_path / name).rglob("*") if p.is_file()) for name in ("one", "two"))
-    assert [p.relative_to(tmp_path / "one") for p in one] == [p.relative_to(tmp_path / "two") for p in two]
+def test_the_same_results_give_the_same_bytes(written, tmp_path):
+    write_report([written / "a"], tmp_path)
+    one, two = (sorted(p for p in folder.rglob("*") if p.is_file()) for folder in (written / "out", tmp_path))
+    assert [p.relative_to(written / "out") for p in one] == [p.relative_to(tmp_path) for p in two]
     assert len(one) > 10
     for left, right in zip(one, two, strict=True):
         assert left.read_bytes() == right.read_bytes(), left
@@ -178,9 +183,8 @@ class Checker(HTMLParser):
             assert self.open.pop() == tag
 
 
-def test_pages_are_whole_self_contained_and_their_links_lead_somewhere(tmp_path):
-    two_attacks(tmp_path / "s", keep=True, defended=True)
-    index = write_report([tmp_path / "s"], tmp_path / "out")
+def test_pages_are_whole_self_contained_and_their_links_lead_somewhere(written):
+    index = written / "out" / "index.html"
     for path in index.parent.glob("*.html"):
         checker = Checker()
         checker.feed(path.read_text())
@@ -194,10 +198,8 @@ def test_pages_are_whole_self_contained_and_their_links_lead_somewhere(tmp_path)
     assert "a note &lt;&amp;&gt; to escape" in index.read_text()
 
 
-def test_figures_have_the_page_s_colour_and_no_date(tmp_path):
-    two_attacks(tmp_path / "s", defended=True)
-    index = write_report([tmp_path / "s"], tmp_path / "out")
-    drawings = sorted((index.parent / "figures").glob("*.svg"))
+def test_figures_have_the_page_s_colour_and_no_date(written):
+    drawings = sorted((written / "out" / "figures").glob("*.svg"))
     assert {"figure-3a.svg", "figure-3b.svg", "figure-3c.svg"} <= {p.name for p in drawings}
     for path in drawings:
         text = path.read_text()
