@@ -24,7 +24,9 @@ from robustdeq.training.logs import read_log
 IMAGES, AUDITED = 50, 10
 ARMS = {"trades": "digits-nano-trades", "trades-random": "digits-nano-trades-random"}
 AUDIT = "trades-random"
-COLUMNS = ("store", "method", "clean", "PGD", "union")
+COLUMNS = ("store", "method", "images", "clean", "PGD", "union")
+POLL = 1.0
+"""Seconds between looks at what the commands have written."""
 
 
 @dataclass
@@ -73,10 +75,11 @@ def run(*, out: Path = Path("runs/quickstart")) -> int:
         return 1
     writing = time.monotonic()
     index = write_report([out], out / "report")
-    table = next(t for t in make_tables(find_sources([out])) if t.name == "table-1")
+    tables = {table.name: table for table in make_tables(find_sources([out]))}
     _took(console, time.monotonic() - writing, "report")
     _took(console, time.monotonic() - began, "in all\n")
-    console.print(_shown(table))
+    console.print(_shown(tables["table-1"]))
+    _audited(console, tables["audit"])
     _farewell(console, out, index)
     return 0
 
@@ -128,7 +131,7 @@ def _run_all(arms: list[list[Step]], console: Console) -> Step | None:
                 _took(console, time.monotonic() - started[id(queue)], step.what)
                 queue.pop(0)
             queues = [q for q in queues if q]
-            time.sleep(0.2)
+            time.sleep(POLL)
     return None
 
 
@@ -160,7 +163,7 @@ def _children() -> Iterator[dict[int, subprocess.Popen[bytes]]]:
 
 def _shown(table: Table) -> Shown:
     """The report's first table, the columns that fit a terminal; intervals beneath are in the report."""
-    shown = Shown(title=f"Accuracy (%), first {IMAGES} test digits, eps 0.15", box=box.SIMPLE)
+    shown = Shown(title="Accuracy (%) on the first test digits, eps 0.15", box=box.SIMPLE)
     places = [(name, list(table.head).index(name)) for name in COLUMNS]
     for name, k in places:
         shown.add_column(name, justify="right" if table.numeric(k) else "left")
@@ -169,6 +172,16 @@ def _shown(table: Table) -> Shown:
         shown.add_row(*(f"{cell.text} [dim]({cell.small})[/dim]" if cell.small else cell.text for cell in cells))
     shown.caption = "PGD: lowest of the 144 attacks; union: images that survive all; in brackets 95% intervals"
     return shown
+
+
+def _audited(console: Console, table: Table) -> None:
+    row = dict(zip(table.head, table.rows[0], strict=True))
+    console.print(
+        f"Audit of {row['store'].text} ({row['suite'].text}: a small budget, to show how an audit reads): verdict "
+        f"{row['verdict'].text}; flags: {row['flags'].text}\n",
+        soft_wrap=True,
+        highlight=False,
+    )
 
 
 def _farewell(console: Console, out: Path, index: Path) -> None:
