@@ -53,7 +53,7 @@ def test_autoattack_agrees_with_pyautoattack_called_directly(tmp_path):
     x = x.float()
     model = small_deq().float()
     verdict = evaluate(lambda z: model(z), (x, y), "autoattack", tmp_path / "out", threat=Linf(0.03), batch_size=200)
-    reference = AutoAttack(model, norm="Linf", eps=0.03, version="standard", device="cpu", verbose=False, seed=0)
+    reference = AutoAttack(model, norm="Linf", eps=0.03, version="standard", device="cpu", seed=0)
     adversarial = reference.run_standard_evaluation(x, y, batch_size=200)
     with torch.no_grad():
         theirs = int((model(adversarial).argmax(1) == y).sum())
