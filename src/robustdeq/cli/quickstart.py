@@ -54,7 +54,7 @@ class Step:
 
 
 def run(*, out: Path = Path("runs/quickstart")) -> int:
-    """Train, attack, defend and report on embedded digits, in about three minutes on two cores; no network.
+    """Train, attack, defend and report on embedded digits, in a few minutes on two cores; no network.
 
     Trains TRADES and TRADES with random intermediate states, attacks both with and without entropy reduction by the
     paper's 144 attacks on the first 50 test digits, audits one at a reduced budget, and writes a report. The same
