@@ -8,9 +8,10 @@ import torch
 
 from robustdeq.data import load_dataset
 from robustdeq.models import create_model
+from robustdeq.processes import launch
 from robustdeq.threat import Linf
 from robustdeq.training import PGDAT, TRADES, RandomState
-from robustdeq.training.trainer import TrainStep, _fabric
+from robustdeq.training.trainer import TrainStep
 
 BATCH = 8
 ATTACK = {"threat": Linf(0.1), "steps": 2, "step_size": 0.06}
@@ -25,7 +26,7 @@ STEPS = [("pretrain", None), ("train", None), ("train", 0.4)]
 
 def main(out: str) -> None:
     """Save {(objective, step): (loss, gradients)} of the first rank."""
-    fabric = _fabric("cpu", "64-true")
+    fabric = launch("cpu", "64-true")
     rank, world_size = fabric.global_rank, fabric.world_size
     images = load_dataset("digits").train.subset(slice(0, BATCH))
     own = slice(rank * BATCH // world_size, (rank + 1) * BATCH // world_size)
