@@ -13,4 +13,4 @@ fabric = launch("cpu")
 fabric.barrier()
 if attempt == 0:
     sys.exit(1)
-print(f"rank {fabric.global_rank} of {fabric.world_size} met in attempt {attempt}")
+print(f"rank {fabric.global_rank} of {fabric.world_size} met in attempt {attempt}")  # noqa: T201
