@@ -54,9 +54,7 @@ def test_autoattack_agrees_with_pyautoattack_called_directly(tmp_path):
     x, y = images(200)
     x = x.float()
     deq = small_deq().float()
-    model = nn.Sequential(
-        deq.encoder, nn.Tanh(), deq.head
-    )  # thousands of passes, and nothing to solve
+    model = nn.Sequential(deq.encoder, nn.Tanh(), deq.head)  # thousands of passes, and nothing to solve
     verdict = evaluate(lambda z: model(z), (x, y), "autoattack", tmp_path / "out", threat=Linf(0.03), batch_size=200)
     reference = AutoAttack(model, norm="Linf", eps=0.03, version="standard", device="cpu", seed=0)
     adversarial, _ = reference.run_standard_evaluation(x, y, batch_size=200)
