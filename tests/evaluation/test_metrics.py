@@ -4,7 +4,12 @@ import polars as pl
 import pytest
 
 from robustdeq.evaluation import Store, metrics
+from robustdeq.evaluation.bounds import Bounds, Interval
+from robustdeq.evaluation.specs import AttackSpec
 from robustdeq.evaluation.store import ATTACK_SCHEMA, CLEAN_SCHEMA
+from robustdeq.threat import Linf
+
+EPS = 0.05
 
 # image        0  1  2  3  4  5
 CLEAN = "111110"
@@ -23,7 +28,7 @@ OPTIONS = {
 ENTROPY = {"clean": [0.1, 0.2, 0.3, 0.4, 0.5, 0.6], "pgd-i1-K1-l0.5": [0.2, 0.1, 0.3, 0.9, 0.6, 0.4]}
 
 
-def write(folder, attacks=ATTACKS, *, shards=(0, 1), union=False, sha="same", stored=()):
+def write(folder, attacks=ATTACKS, *, shards=(0, 1), union=False, sha="same", stored=(), changes=()):
     """A store of six images in two shards of three, with two states; the second is deployed."""
     store = Store(folder)
     configs = {
@@ -33,13 +38,17 @@ def write(folder, attacks=ATTACKS, *, shards=(0, 1), union=False, sha="same", st
             "is_aa": name.startswith("aa"),
             "options": {"store": str(stored[name])} if name in stored else {},
             "oracle_options": OPTIONS.get(name, {}),
+            "norm": "Linf",
+            "eps": EPS,
             "limit": None,
+            **dict(changes).get(name, {}),
         }
         for name in attacks
     }
     store.write_manifest(
         {
             "attacks": configs,
+            "threat": {"norm": "Linf", "eps": EPS},
             "dynamic": True,
             "union": union,
             "shard_size": 3,
@@ -107,6 +116,23 @@ def test_minimum_union_and_aa(store):
     assert metrics.union_accuracy(store).value == 1 / 6
     assert {name: share.value for name, share in metrics.aa_accuracy(store).items()} == {"aa-ready": 2 / 6}
     assert metrics.paper_minimum(store, state="1").value == 1 / 6
+
+
+@pytest.mark.parametrize("changes", [{"eps": 0.4}, {"eps": 0.0501}, {"norm": "L2"}, {"group": "sanity"}])
+def test_only_attacks_inside_the_threat_count_for_the_union(tmp_path, changes):
+    attacks = {"pgd-i1-K1-l0.5": "101101", "mine": "000000"}
+    outside = write(tmp_path / "outside", attacks, changes={"mine": changes})
+    assert metrics.judged_attacks(outside) == ["pgd-i1-K1-l0.5"]
+    assert metrics.union_accuracy(outside).value == 3 / 6
+    inside = write(tmp_path / "inside", attacks, changes={"mine": {"eps": EPS * (1 + 1e-12)}})
+    assert metrics.union_accuracy(inside).value == 0
+
+    specs = [AttackSpec(name="mine", attack="pgd", oracle="ready", **{"norm": "Linf", "eps": EPS, **changes})]
+    bounds = Bounds(outside, specs, Linf(EPS), 6, 3)
+    for shard in (0, 1):
+        bounds.include(None, shard)
+        bounds.include("mine", shard)
+    assert bounds.now() == Interval(5 / 6, 5 / 6)
 
 
 def test_the_strongest_oracle(store):

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from robustdeq.evaluation.specs import SANITY, AttackSpec
+from robustdeq.evaluation.specs import AttackSpec, counts
 from robustdeq.evaluation.store import Store
+from robustdeq.threat import Threat
 
 
 @dataclass(frozen=True)
@@ -25,13 +26,13 @@ class Interval:
 class Bounds:
     """Follows which images are broken, and which still have attacks to face; reads each finished file once."""
 
-    def __init__(self, store: Store, specs: Sequence[AttackSpec], images: int, shard_size: int) -> None:
+    def __init__(self, store: Store, specs: Sequence[AttackSpec], threat: Threat, images: int, shard_size: int) -> None:
         self.store = store
         self.shard_size = shard_size
         self.limits = {
             spec.name: images if spec.limit is None else min(images, spec.limit)
             for spec in specs
-            if spec.group != SANITY
+            if counts(spec.group, spec.threat, threat)
         }
         self.unbroken = np.ones(images, dtype=bool)
         self.pending = np.zeros(images, dtype=int)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +11,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from robustdeq.evaluation.cover import smallest_cover
-from robustdeq.evaluation.specs import SANITY
+from robustdeq.evaluation.specs import NORMS, counts
 from robustdeq.evaluation.statistics import Difference, Share, bootstrap_difference, bootstrap_minimum, wilson
 from robustdeq.evaluation.store import Store
+from robustdeq.threat import Threat
 
 DEPLOYED = "deployed"
 SHARE_COLUMNS = ("accuracy", "low", "high", "images")
@@ -53,8 +54,11 @@ def grid_attacks(store: Store) -> list[str]:
 
 
 def judged_attacks(store: Store) -> list[str]:
-    """All attacks of a store but those at a radius of their own, which only check that the attacks work."""
-    return [name for name, config in store.manifest["attacks"].items() if config["group"] != SANITY]
+    """The attacks of a store that stay in its threat, and are no checks that attacks work."""
+    threat = _ball(store.manifest["threat"])
+    return [
+        name for name, config in store.manifest["attacks"].items() if counts(config["group"], _ball(config), threat)
+    ]
 
 
 def minimum_attacks(store: Store) -> list[str]:
@@ -285,6 +289,11 @@ def difference(
         _complete(store, names)
     (_, _, left), (_, _, right) = (outcomes(s, names, predictor=predictor, state=state) for s in (a, b))
     return bootstrap_difference(np.all(left, axis=1), np.all(right, axis=1))
+
+
+def _ball(config: Mapping[str, Any]) -> Threat:
+    """Of an attack or of the whole evaluation, as in the manifest."""
+    return NORMS[config["norm"]](config["eps"])
 
 
 def _column(predictor: str, state: str | None) -> pl.Expr:

@@ -21,7 +21,7 @@ from robustdeq.evaluation.manifest import Plan
 from robustdeq.evaluation.memory import halving
 from robustdeq.evaluation.metrics import strongest
 from robustdeq.evaluation.scoring import Scores, rows, score
-from robustdeq.evaluation.specs import SANITY, AttackSpec
+from robustdeq.evaluation.specs import AttackSpec, counts
 from robustdeq.evaluation.store import ATTACK_SCHEMA, Store
 
 KEYS = ["image", "predictor", "state"]
@@ -85,7 +85,7 @@ class Runner:
         self.rank, self.world_size = rank, world_size
         self.report = report or (lambda progress: None)
         self.items = list(self._items())
-        self.bounds = Bounds(store, specs, len(y), plan.shard_size)
+        self.bounds = Bounds(store, specs, plan.threat, len(y), plan.shard_size)
         own = [item for k, item in enumerate(self.items) if self._owner(k, item) == rank]
         offset = rank * len(self.items) // world_size  # processes that help out begin at different places
         self._order = (*own, *self.items[offset:], *self.items[:offset])
@@ -150,9 +150,10 @@ class Runner:
     def _earlier(self, item: Item) -> list[Item]:
         """The attacks that this shard's images have to survive first."""
         assert item.attack is not None
-        names = list(self.specs)
-        before = [name for name in names[: names.index(item.attack)] if self.specs[name].group != SANITY]
-        return [Item(name, item.shard) for name in before if item.shard * self.plan.shard_size < self._limit(name)]
+        specs, threat = list(self.specs.values()), self.plan.threat
+        before = specs[: specs.index(self.specs[item.attack])]
+        names = [spec.name for spec in before if counts(spec.group, spec.threat, threat)]
+        return [Item(name, item.shard) for name in names if item.shard * self.plan.shard_size < self._limit(name)]
 
     def _over_budget(self, item: Item) -> bool:
         """Whether the time is over, or would be before this item ends, going by those before it."""

@@ -20,6 +20,9 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 SANITY = "sanity"
 """The group of attacks at radii of their own: they check attacks, and break no image in the sense of the threat."""
 
+ROUNDING = 1e-12
+"""How much larger than the threat's an attack's radius may be and count as equal to it."""
+
 Target = Literal["deployed", "base"]
 
 
@@ -60,6 +63,8 @@ class AttackSpec:
         ):
             if value not in known:
                 raise ValueError(f"attack {self.name}: {what} must be one of {', '.join(known)}, got {value!r}")
+        if self.limit is not None and self.limit < 1:
+            raise ValueError(f"attack {self.name}: limit is a number of images, at least 1 (got {self.limit})")
         if re.match(r"aa(?![a-z])", self.name, re.IGNORECASE) and not self.is_standard_autoattack:
             raise ValueError(
                 f"attack {self.name}: only AutoAttack with its standard budgets may be called AA; choose another name"
@@ -120,6 +125,11 @@ class AttackSpec:
                 return 1900 * gradient + 5000 * (states + 1.0)
             case _:
                 return states + 1.0
+
+
+def counts(group: str, ball: Threat, threat: Threat) -> bool:
+    """Whether what an attack breaks is broken under the threat: it stays in its ball, and is no check of attacks."""
+    return group != SANITY and type(ball) is type(threat) and ball.eps <= threat.eps + ROUNDING
 
 
 def canonical(content: Any) -> str:

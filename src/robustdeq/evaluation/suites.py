@@ -12,7 +12,7 @@ from typing import Any, Literal
 import yaml
 
 from robustdeq.defences import EarlyState, EntropyReduction
-from robustdeq.evaluation.specs import AttackSpec
+from robustdeq.evaluation.specs import SANITY, AttackSpec
 from robustdeq.evaluation.store import Store
 from robustdeq.evaluation.subject import Callee, Subject
 from robustdeq.threat import Threat
@@ -195,7 +195,8 @@ def has_grid(store: Store | None, setting: Setting) -> bool:
 def stored_attacks(folder: Path, setting: Setting) -> list[AttackSpec]:
     """The kept images of another store, as attacks on this predictor."""
     source = Store(folder)
-    names = [name for name in source.attacks if source.has_images(name)]
+    configs = source.manifest["attacks"]
+    names = [name for name in source.attacks if source.has_images(name) and configs[name]["group"] != SANITY]
     _check_same_images(source, setting.data)
     if not names:
         raise ValueError(f"{folder} keeps no adversarial images: evaluate it with --keep_images or --suite transfer")
