@@ -70,7 +70,8 @@ class StateOracle(Oracle):
         # a defended pass may restart the solver's history: its inverse estimate is then that of its last state only
         if predictor.defended and (self.seen == "oblivious" or self.policy.needs_inverse):
             return super().estimate_and_deploy(x)
-        judge_last = self.policy.needs_inverse or self.at is None or predictor.reads_residuals
+        read = predictor.reads_residuals or (self.at is None and model.reads_residuals)
+        judge_last = self.policy.needs_inverse or read
         steps = max(predictor.steps_read, self.at or model.solver.max_steps)
         with torch.no_grad():
             walked = predictor.walk(x.detach(), steps=steps, judge_last=judge_last)
@@ -110,7 +111,7 @@ class UnrolledState(StateOracle):
         values: "surrogate" or "deployed", see `Oracle`.
     """
 
-    state: int = 8
+    state: int = 3
     steps: int = 5
     damping: float = 0.5
     form: Literal["paper", "released"] = "paper"
@@ -229,7 +230,8 @@ class WatchedStates(Oracle):
     """The states a defence looks at, all at once: log p(x), the mean over those states of log softmax h(f(z; x)).
 
     Under the loss "confident" (the largest mean log p of a wrong class) an attack makes one wrong class likely at every
-    one of them, so that the defence's descent of the entropy works for the attacker.
+    one of them, so that the defence's descent of the entropy works for the attacker. (The paper's variant looks at a
+    state before it is solved again with the new input; here it is read after that.)
     """
 
     predictor: DynamicPredictor

@@ -38,8 +38,8 @@ class Descent(Protocol):
 class EntropyDescent:
     """`steps` times x^ <- Proj(x^ - step_size * direction(grad H)), into the ball around x and [0, 1].
 
-    Everything in f that the injection does not touch is computed once. The gradient is of each image's own entropy; an
-    image whose gradient is not finite stays where it is.
+    Everything in f that the injection does not touch is computed once. The gradient is of each image's own entropy; a
+    pixel whose gradient is not finite stays where it is.
     """
 
     steps: int = 10

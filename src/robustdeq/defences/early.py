@@ -71,8 +71,8 @@ class EarlyState(DynamicPredictor):
 
     @property
     def watched(self) -> list[int]:
-        """As the predictor inside."""
-        return self.predictor.watched
+        """Of those of the predictor inside, the ones that come to pass."""
+        return [t for t in self.predictor.watched if t <= self.state] or [self.state]
 
     def read_out(self, walked: Pass, *, exact: bool = False) -> Tensor:
         """The head at the state."""

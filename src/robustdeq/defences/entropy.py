@@ -17,7 +17,7 @@ from robustdeq.defences.smooth import SmoothDescent
 from robustdeq.defences.switches import Variant, switches_of
 from robustdeq.models import DEQ, BoundDynamics
 from robustdeq.models.modes import attacking
-from robustdeq.models.predictor import DynamicPredictor, Pass
+from robustdeq.models.predictor import DynamicPredictor, Pass, Purification
 
 
 class EntropyReduction(DynamicPredictor):
@@ -137,10 +137,8 @@ class EntropyReduction(DynamicPredictor):
         """The dynamics with the given inner loop: a function of x, steps, judge_last and idle."""
         self._check()
         kept = self.switches.history == "kept"
-        if self.descent.steps == 0 and kept:  # exactly the undefended solve
-            return lambda x, *, steps=None, judge_last=True, idle=False: self.base.walk(
-                x, steps=steps, judge_last=judge_last
-            )
+        if self.descent.steps == 0 and kept:
+            return self._untouched
         run = partial(
             kept_history if kept else restarted_history,
             self.base,
@@ -151,6 +149,12 @@ class EntropyReduction(DynamicPredictor):
         return lambda x, *, steps=None, judge_last=True, idle=False: run(
             x=x, steps=steps or self.base.solver.max_steps, judge_last=judge_last, idle=idle
         )
+
+    def _untouched(self, x: Tensor, *, steps: int | None = None, judge_last: bool = True, idle: bool = False) -> Pass:
+        """No inner iteration: exactly the undefended solve, whose interventions leave the image as it is."""
+        walked = self.base.walk(x, steps=steps, judge_last=judge_last)
+        since = [t for t in self.watched if t <= (steps or self.base.solver.max_steps)]
+        return replace(walked, purification=Purification(inputs=[x] * len(since), since=since, inner_entropy=[]))
 
     def read_out(self, walked: Pass, *, exact: bool = False) -> Tensor:
         """As the predictor inside."""

@@ -154,5 +154,6 @@ def _joined(parts: list[Solution]) -> Solution:
         residual_norms=torch.cat([part.residual_norms for part in parts]),
         steps=before + last.steps,
         lowest_step=before + last.lowest_step,
+        inverse_from=before,
         evaluations=sum(part.evaluations for part in parts),
     )

@@ -195,8 +195,10 @@ class SharedInverse(GradientPolicy):
                 "use Broyden, or another gradient policy (Phantom, Implicit, Neumann)"
             )
 
+        rank = state.step - state.solution.inverse_from
+
         def adjoint(grad: Tensor, vjp: Map) -> Tensor:
-            return -inverse.apply_transposed(grad.reshape(len(grad), -1), state.step).reshape(grad.shape)
+            return -inverse.apply_transposed(grad.reshape(len(grad), -1), rank).reshape(grad.shape)
 
         return _with_adjoint(f, state.z, adjoint)
 

@@ -159,6 +159,9 @@ class Iteration:
                 self.states.append(self.states[-1])
             self.residuals.append(self.residuals[-1])
             self.residual_norms.append(self.residual_norms[-1])
+            # a solver sees repeated points in a mixed batch: alone it must too, or a later rebase tells the two apart
+            _, memory = self.solver.propose(self.memory)
+            self.memory = self.solver.observe(memory, self.z, self.g)
             return
         z, memory = self.solver.propose(self.memory)
         if not self._all_active:

@@ -66,7 +66,8 @@ class SegmentBroyden(Broyden):
         """The factors up to this step are kept; before the first there are only the handed ones."""
         if memory.dz is None:
             return replace(memory, g=g)
-        return SegmentMemory(self.inverse(memory), self.inverse(memory), memory.z, g)
+        inverse = self.inverse(memory)
+        return SegmentMemory(inverse, inverse, memory.z, g)
 
     def inverse(self, memory: SegmentMemory) -> LowRankInverse:  # type: ignore[override]
         """B at the current iterate."""

@@ -58,6 +58,8 @@ class Solution:
     """Evaluations of f."""
     trajectory: Float[Tensor, "N B *latent"] | None = None
     """Every iterate z^[1..N], if it was recorded; a frozen sample's last iterate repeats."""
+    inverse_from: int = 0
+    """The step after which the inverse estimate was begun: a factor belongs to each step since."""
     compute_inverse: Callable[[], LowRankInverse | None] = field(default=lambda: None, repr=False)
     """Where `inverse` comes from; it is computed when it is asked for."""
 
