@@ -70,7 +70,7 @@ class Plan:
                 **subject.describe(),
             },
             "predictors": {
-                name: {"deployed_state": s.deployed_state, "states": s.state_names, "config": s.describe()["config"]}
+                name: {"deployed_state": s.deployed_state, "states": s.state_names, **s.describe()}
                 for name, s in self.scored.items()
             },
             "dynamic": subject.dynamic is not None,

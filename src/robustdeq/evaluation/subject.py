@@ -114,12 +114,16 @@ def describe(predictor: Any) -> Any:
         if not name.startswith("_") and name != "training" and name not in content:
             if is_dataclass(value) and not isinstance(value, type):
                 content[name] = plain(asdict(value))
-            elif isinstance(value, int | float | str | bool | None):
+            elif _is_setting(value):
                 content[name] = value
-    content |= {
-        name: describe(child) for name, child in predictor.named_children() if isinstance(child, DynamicPredictor)
-    }
-    return content
+    return content | {name: describe(child) for name, child in predictor.named_children()}
+
+
+def _is_setting(value: Any) -> bool:
+    """A number, a text, or several of them, such as the stride of a convolution."""
+    if isinstance(value, tuple | list):
+        return all(_is_setting(part) for part in value)
+    return isinstance(value, int | float | str | bool | None)
 
 
 def plain(value: Any) -> Any:
