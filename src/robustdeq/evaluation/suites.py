@@ -88,7 +88,7 @@ def make_suite(name: str | Path, setting: Setting) -> Suite:
         close = difflib.get_close_matches(str(name), SUITES, n=2)
         hint = f"did you mean {' or '.join(close)}?" if close else f"known are {', '.join(SUITES)}, or a YAML file"
         raise ValueError(f"no suite named {name}; {hint}")
-    if setting.subject.dynamic is None:
+    if setting.subject.dynamic is None and WITHOUT_DYNAMICS not in suite.notes:
         suite = replace(suite, notes=[*suite.notes, WITHOUT_DYNAMICS])
     stored = [spec for folder in setting.sources for spec in stored_attacks(folder, setting)]
     suite = replace(suite, specs=[*suite.specs, *stored])
@@ -199,7 +199,7 @@ def stored_attacks(folder: Path, setting: Setting) -> list[AttackSpec]:
     names = [name for name in source.attacks if source.has_images(name) and configs[name]["group"] != SANITY]
     _check_same_images(source, setting.data)
     if not names:
-        raise ValueError(f"{folder} keeps no adversarial images: evaluate it with --keep_images or --suite transfer")
+        raise ValueError(f"{folder} keeps no adversarial images: evaluate it with --keep-images or --suite transfer")
     return [
         AttackSpec(
             name=f"from.{folder.resolve().name}.{name}",
@@ -307,15 +307,19 @@ def _paper(setting: Setting) -> Suite:
 
 
 def entropy_variants(setting: Setting) -> dict[str, Callee]:
-    """Of an undefended model, the defended ones: oblivious attacks make the same images for all three."""
+    """Of an undefended model, the defended ones: oblivious attacks make the same images for all three.
+
+    They defend within the eps that the model was trained for, whatever the threat; without one within the defaults.
+    """
     dynamic, state = setting.subject.dynamic, setting.subject.early_state
     if dynamic is None or dynamic.defended:
         return {}
-    radius, step_size = setting.threat.eps, setting.threat.eps / 4
+    eps = setting.subject.metadata.get("eps")
+    budget: dict[str, Any] = {} if eps is None else {"radius": float(eps), "step_size": float(eps) / 4}
     variants: tuple[Literal["paper", "released"], ...] = (
         ("paper", "released") if setting.subject.states % 2 == 0 else ("paper",)
     )
-    defended = {v: EntropyReduction(dynamic.base, variant=v, radius=radius, step_size=step_size) for v in variants}
+    defended = {v: EntropyReduction(dynamic.base, variant=v, **budget) for v in variants}
     return {f"entropy-{v}": d if state is None else EarlyState(d, state=state) for v, d in defended.items()}
 
 
@@ -332,10 +336,11 @@ _OWN = [f.name for f in fields(AttackSpec) if f.name not in ("group",)]
 
 
 def read_suite(path: Path, setting: Setting) -> Suite:
-    """A user's own suite: `attacks`, a list of names of attacks above or of mappings with the fields of AttackSpec.
+    """A user's own suite: `attacks`, a list of mappings with the fields of AttackSpec, each with a name.
 
-    eps may be written 8/255 and is the evaluation's own if not given. `include: [grid, ...]` adds whole suites,
-    `keep_images: true` keeps images. An unknown key is an error.
+    eps may be written 8/255; eps and norm are the evaluation's own if not given, and the oracle is the ready-made one
+    (direct without dynamics). `include: [grid, ...]` adds whole suites, `keep_images: true` keeps images. An unknown
+    key is an error.
     """
     try:
         content = yaml.safe_load(path.read_text())
@@ -352,7 +357,8 @@ def read_suite(path: Path, setting: Setting) -> Suite:
     if not specs:
         raise ValueError(f"{path} names no attack: give 'attacks' or 'include'")
     keep = bool(content.get("keep_images", any(suite.keep_images for suite in included)))
-    return Suite(str(content.get("name", path.stem)), specs, [n for s in included for n in s.notes], keep)
+    notes = list(dict.fromkeys(note for suite in included for note in suite.notes))
+    return Suite(str(content.get("name", path.stem)), specs, notes, keep)
 
 
 def _own_attack(path: Path, entry: Any, setting: Setting) -> AttackSpec:
