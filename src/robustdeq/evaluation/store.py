@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 from collections.abc import Sequence
@@ -127,9 +128,14 @@ class Store:
         write_atomically(self.attack_path(attack, shard), _parquet(rows, ATTACK_SCHEMA))
 
     def log_time(self, rank: int, record: dict[str, Any]) -> None:
-        """Note how long an item took; shown beside results, never compared."""
-        with open(self.folder / f"times-{rank}.jsonl", "a") as file:
-            file.write(json.dumps(record) + "\n")
+        """Note how long an item took; shown beside results, never compared, so a full disk only loses the note."""
+        try:
+            with open(self.folder / f"times-{rank}.jsonl", "a") as file:
+                begin = "\n" if file.tell() else ""  # the record before may have been cut off
+                file.write(begin + json.dumps(record))
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
 
     def times(self) -> pl.DataFrame:
         """How long each finished item took: attack, shard, images, seconds."""
@@ -187,14 +193,15 @@ class Store:
         path = self.images_path(attack, shard)
         if not path.is_file():
             raise ValueError(
-                f"{self.folder} keeps no images of {attack}, shard {shard}: evaluate into a new folder with keep_images"
+                f"{self.folder} keeps no images of {attack}, shard {shard}: evaluate it again with keep_images"
             )
         with safe_open(path, framework="pt") as file:
             return file.get_tensor("image"), file.get_tensor("pixels")
 
     def has_images(self, attack: str) -> bool:
-        """Whether its adversarial images are kept."""
-        return self.images_path(attack, 0).is_file()
+        """Whether its adversarial images are kept, of every shard that is planned for it."""
+        shards = range(self.planned_shards(attack))
+        return all(self.images_path(attack, shard).is_file() for shard in shards)
 
     @staticmethod
     def _scan(paths: list[Path], schema: dict[str, Any]) -> pl.LazyFrame:
