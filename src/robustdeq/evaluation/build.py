@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -41,6 +41,18 @@ def build_oracle(spec: AttackSpec, subject: Subject) -> Oracle:
         raise ValueError(
             f"attack {spec.name}: oracle {spec.oracle} cannot be made with {dict(spec.oracle_options)}: {error}"
         ) from error
+
+
+def check_buildable(specs: Iterable[AttackSpec], subject: Subject, seed: int) -> None:
+    """Refuse attacks and oracles that cannot be made, before anything is run or written.
+
+    Stored images need neither, and the grid's strongest oracle is known only when the grid is done.
+    """
+    for spec in specs:
+        if spec.attack != "stored":
+            build_attack(spec, seed)
+            if spec.oracle != "strongest":
+                build_oracle(spec, subject)
 
 
 def _oracle(kind: str, predictor: Callable[[Tensor], Tensor], options: dict[str, Any]) -> Oracle:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from robustdeq.data import Images, load_dataset
 from robustdeq.evaluation.audit import AUDITS, finish_audit
+from robustdeq.evaluation.build import check_buildable
 from robustdeq.evaluation.manifest import Plan, data_hash, join
 from robustdeq.evaluation.runner import Progress, Runner
 from robustdeq.evaluation.store import Store
@@ -98,6 +99,7 @@ def evaluate(
         union=union,
         all_states=not union if all_states is None else all_states,
     )
+    check_buildable(plan.specs, subject, seed)
     store.clean_up()
     join(store, plan, rank=rank, world_size=world_size)
     keep = chosen.keep_images if keep_images is None else keep_images
