@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from types import FrameType
 from typing import Any
 
@@ -85,11 +85,12 @@ class Runner:
         self.rank, self.world_size = rank, world_size
         self.report = report or (lambda progress: None)
         self.items = list(self._items())
-        self.bounds = Bounds(store, specs, plan.threat, len(y), plan.shard_size)
+        self.bounds = Bounds(store, store_specs(store), plan.threat, len(y), plan.shard_size)
         own = [item for k, item in enumerate(self.items) if self._owner(k, item) == rank]
         offset = rank * len(self.items) // world_size  # processes that help out begin at different places
         self._order = (*own, *self.items[offset:], *self.items[:offset])
         self._done: set[Item] = set()
+        self._counted: set[Item] = set()
         self._started = self._refreshed = 0.0
         self._seconds = self._cost = self._images = 0.0
 
@@ -103,6 +104,7 @@ class Runner:
                 if self._over_budget(item):
                     break
                 self._run(item)
+            self._refresh()
         return len(self._done) == len(self.items)
 
     def _items(self) -> Iterator[Item]:
@@ -124,15 +126,30 @@ class Runner:
         return next((item for item in self._order if not self._is_done(item) and self._ready(item)), None)
 
     def _is_done(self, item: Item) -> bool:
-        if item not in self._done and self.store.has(item.attack, item.shard):
+        if item not in self._done and self._is_stored(item):
             self._done.add(item)
-            self.bounds.include(item.attack, item.shard)
+            self._count(item)
         return item in self._done
 
+    def _is_stored(self, item: Item) -> bool:
+        """Whether a store has the item's rows, and its images where they are to be kept."""
+        needs_images = self.keep_images and item.attack is not None
+        has_images = not needs_images or self.store.images_path(str(item.attack), item.shard).is_file()
+        return has_images and self.store.has(item.attack, item.shard)
+
+    def _count(self, item: Item) -> None:
+        """Let the bounds know of a stored item, once."""
+        if item not in self._counted:
+            self._counted.add(item)
+            self.bounds.include(item.attack, item.shard)
+
     def _refresh(self) -> None:
-        """See what other processes have done."""
+        """See what other processes have done, and what other suites have left in the store."""
         for item in self.items:
             self._is_done(item)
+        for name in (None, *self.store.attacks):
+            for shard in self.store.shards(name):
+                self._count(Item(name, shard))
         self._refreshed = time.monotonic()
 
     def _ready(self, item: Item) -> bool:
@@ -220,7 +237,9 @@ class Runner:
         table = table.join(clean, on=KEYS, how="left", maintain_order="left").with_columns(
             success=pl.col("prediction") != pl.col("label")
         )
-        kept = (index, torch.cat(images)) if self.keep_images and images else None
+        kept = None
+        if self.keep_images:  # a file of no images says that none had to be attacked
+            kept = index, torch.cat(images) if images else self._batch(index)[0]
         self.store.write_attack(spec.name, shard, table, kept)
 
     def _attacked_rows(self, spec: AttackSpec, index: Tensor) -> tuple[pl.DataFrame, Tensor]:
@@ -267,15 +286,18 @@ class Runner:
         return torch.tensor([i for i in index.tolist() if i not in broken], dtype=torch.int64)
 
     def _resolved(self, spec: AttackSpec) -> AttackSpec:
-        """With the grid's strongest oracle in place, which the manifest then names."""
+        """With the grid's strongest oracle in place, which the manifest then names: all shards face the same one."""
         if spec.oracle != "strongest":
             return spec
+        manifest = self.store.read_manifest()
+        assert manifest is not None
+        named = manifest["attacks"][spec.name].get("resolved")
+        if named is not None:
+            return replace(spec, oracle=named["oracle"], oracle_options=named["oracle_options"])
         found = strongest(self.store)
         resolved = resolve(spec, found.oracle_options)
-        manifest = self.store.read_manifest()
-        if manifest is not None and "resolved" not in manifest["attacks"][spec.name]:
-            manifest["attacks"][spec.name]["resolved"] = {**resolved.as_json(), "attack_of_grid": found.attack}
-            self.store.write_manifest(manifest)
+        manifest["attacks"][spec.name]["resolved"] = {**resolved.as_json(), "attack_of_grid": found.attack}
+        self.store.write_manifest(manifest)
         return resolved
 
     def _report(self, doing: str) -> None:
@@ -310,7 +332,7 @@ class Runner:
             yield
         except _Signal as caught:
             number = int(caught.args[0])
-            stored = sum(self.store.has(item.attack, item.shard) for item in self.items)
+            stored = sum(self._is_stored(item) for item in self.items)
             raise Interrupted(
                 f"{signal.Signals(number).name}: {stored} of {len(self.items)} items are stored in "
                 f"{self.store.folder}; the same command goes on",
@@ -319,6 +341,12 @@ class Runner:
         finally:
             for signum, handler in before.items():
                 signal.signal(signum, handler)
+
+
+def store_specs(store: Store) -> list[AttackSpec]:
+    """All attacks of a store, those of earlier suites too: the union is over all of them."""
+    names = [f.name for f in fields(AttackSpec)]
+    return [AttackSpec(**{name: config[name] for name in names}) for config in store.manifest["attacks"].values()]
 
 
 def stored_images(spec: AttackSpec, x: Tensor, index: Tensor) -> Tensor:

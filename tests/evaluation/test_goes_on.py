@@ -1,0 +1,200 @@
+"""Going on in a store: what counts as the same predictor, what counts as done, and what is refused before it begins."""
+
+import errno
+import json
+
+import pytest
+import torch
+from torch import nn
+
+import robustdeq.evaluation.runner as runner_module
+from robustdeq.defences import EntropyReduction
+from robustdeq.evaluation import OtherStoreError, Store, evaluate, suites
+from robustdeq.evaluation.specs import AttackSpec
+from robustdeq.evaluation.subject import Subject, describe
+from robustdeq.evaluation.suites import Setting, entropy_variants, make_suite
+from robustdeq.threat import L2, Linf
+from tests.evaluation.predictors import EPS, images, plain_function, small_deq
+
+COUNT = 8
+
+
+@pytest.fixture
+def run(deployed, tmp_path):
+    """Evaluate into a folder of that name."""
+
+    def evaluated(name, suite="quick", predictor=deployed, **options):
+        options = {"threat": Linf(EPS), "batch_size": 4, "shard_size": 4} | options
+        return evaluate(predictor, images(COUNT), suite, tmp_path / name, **options)
+
+    return evaluated
+
+
+@pytest.fixture
+def own(tmp_path):
+    """Write a suite."""
+
+    def written(name, text):
+        (tmp_path / f"{name}.yaml").write_text(text)
+        return tmp_path / f"{name}.yaml"
+
+    return written
+
+
+def test_all_shards_face_the_strongest_oracle_that_the_manifest_names(run, tmp_path, monkeypatch):
+    def few(setting):
+        grid = [suites.unrolled(setting, i, 1, 1.0) for i in (1, 2)]
+        last = AttackSpec(name="last", attack="pgd", options={"steps": 1, "step_size": 0.02}, oracle="strongest",
+                          **setting.ball)  # fmt: skip
+        return suites.Suite("few", [*grid, last])
+
+    monkeypatch.setitem(suites.SUITES, "few", few)
+    whole = run("store", "few").store
+    chosen = whole.manifest["attacks"]["last"]["resolved"]
+    rows = whole.attack_path("last", 1).read_bytes()
+    whole.attack_path("last", 1).unlink()
+
+    def another(store):
+        raise AssertionError("computed anew")
+
+    monkeypatch.setattr(runner_module, "strongest", another)
+    again = run("store", "few").store
+    assert again.manifest["attacks"]["last"]["resolved"] == chosen
+    assert again.attack_path("last", 1).read_bytes() == rows
+
+
+@pytest.mark.parametrize(("metadata", "radius"), [({"eps": EPS}, EPS), ({}, 8 / 255)])
+def test_entropy_variants_defend_within_the_model_s_eps_under_any_threat(metadata, radius):
+    model = small_deq(2)
+    model.metadata = metadata
+    variants = entropy_variants(Setting(Subject(model), L2(1.0)))
+    assert set(variants) == {"entropy-paper", "entropy-released"}
+    for variant in variants.values():
+        expected = EntropyReduction(model, variant=variant.variant, radius=radius, step_size=radius / 4)
+        assert describe(variant) == describe(expected)
+
+
+STRONG = "attacks: [{name: strong, attack: pgd, eps: 0.05, options: {steps: 5, step_size: 0.05}}]"
+WEAK = "attacks: [{name: weak, attack: pgd, eps: 1/1000, options: {steps: 1, step_size: 0.001}}]"
+
+
+def test_bounds_are_those_of_the_union_over_all_suites_in_the_store(run, own):
+    strong = run("store", own("strong", STRONG))
+    assert strong.union.value < strong.clean.value
+    seen = []
+    weak = run("store", own("weak", WEAK), report=seen.append)
+    assert weak.attacks["weak"].value > strong.union.value
+    assert weak.bounds.low == weak.bounds.high == weak.union.value == strong.union.value
+    assert {now.robust.high for now in seen} == {strong.union.value}
+
+
+def test_an_unfinished_suite_leaves_the_bounds_apart(run, own, tmp_path):
+    class Stop(Exception):
+        pass
+
+    def report(now):
+        if now.done == 3:
+            raise Stop
+
+    with pytest.raises(Stop):
+        run("store", own("strong", STRONG), report=report)
+    weak = run("store", own("weak", WEAK))
+    assert weak.complete
+    assert weak.bounds.high == weak.union.value
+    whole = run("store", own("strong", STRONG)).union.value
+    assert weak.bounds.low <= whole <= weak.bounds.high
+    assert weak.bounds.low < weak.bounds.high
+
+
+def test_other_weights_of_a_further_predictor_are_refused(run):
+    other = small_deq()
+    run("store", also={"other": other})
+    with torch.no_grad():
+        other.head.bias += 1e-9
+    with pytest.raises(OtherStoreError, match=r"predictors\.other\.weights_sha256"):
+        run("store", also={"other": other})
+
+
+class Scaled(nn.Module):
+    def __init__(self, t):
+        super().__init__()
+        self.t = t
+
+    def forward(self, x):
+        return self.t * x.flatten(1)[:, :10]
+
+
+def test_settings_of_any_child_are_part_of_the_predictor(run):
+    run("store", predictor=nn.Sequential(nn.Identity(), nn.Sequential(Scaled(1))))
+    with pytest.raises(OtherStoreError, match=r"model\.config\.1\.0\.t: 1 in the store, -1 asked for"):
+        run("store", predictor=nn.Sequential(nn.Identity(), nn.Sequential(Scaled(-1))))
+    assert describe(nn.Sequential(nn.Conv2d(1, 1, 3, stride=1))) != describe(
+        nn.Sequential(nn.Conv2d(1, 1, 3, stride=2))
+    )
+
+
+def test_keeping_images_later_makes_them(run):
+    first = run("store").store
+    assert not first.has_images("pgd-ready")
+    rows = [first.attack_path("pgd-ready", s).read_bytes() for s in range(2)]
+    kept = run("store", keep_images=True).store
+    assert [kept.attack_path("pgd-ready", s).read_bytes() for s in range(2)] == rows
+    assert kept.has_images("pgd-ready")
+    assert [kept.images("pgd-ready", s)[0].tolist() for s in range(2)] == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    kept.images_path("pgd-ready", 1).unlink()
+    assert not kept.has_images("pgd-ready")
+
+
+def test_a_shard_without_survivors_keeps_a_file_of_no_images(run, monkeypatch):
+    def wrong(x):
+        return torch.full((len(x), 10), torch.nan, dtype=x.dtype) + x.flatten(1)[:, :10]
+
+    store = run("store", predictor=wrong, union=True, keep_images=True).store
+    assert store.has_images("pgd-direct")
+    places, pixels = store.images("pgd-direct", 0)
+    assert (tuple(places.shape), tuple(pixels.shape)) == ((0,), (0, 1, 8, 8))
+    monkeypatch.setattr(runner_module.Runner, "_run", None)
+    assert run("store", predictor=wrong, union=True, keep_images=True).complete
+
+
+@pytest.mark.parametrize(
+    ("mistake", "message"),
+    [
+        ("options: {stepz: 2}", "attack b: pgd cannot be made"),
+        ("oracle: unrolled, oracle_options: {stat: 2}", "attack b: oracle unrolled cannot be made"),
+    ],
+)
+def test_a_typo_is_found_before_anything_is_written_and_can_be_corrected(run, own, tmp_path, mistake, message):
+    text = "attacks: [{{name: a, attack: pgd, options: {{steps: 1}}}}, {{name: b, attack: pgd, {}}}]"
+    with pytest.raises(ValueError, match=message):
+        run("store", own("typo", text.format(mistake)))
+    assert not (tmp_path / "store").exists()
+    assert run("store", own("typo", text.format("options: {steps: 1}"))).complete
+
+
+def test_a_lost_timing_record_ends_nothing_and_swallows_no_other(tmp_path, monkeypatch):
+    store = Store(tmp_path)
+    records = [{"attack": "a", "shard": k, "images": 4, "seconds": 1.0} for k in range(3)]
+    store.log_time(0, records[0])
+    with open(tmp_path / "times-0.jsonl", "a") as file:
+        file.write("\n" + json.dumps(records[1])[:20])
+    store.log_time(0, records[2])
+    assert store.times().to_dicts() == [records[0], records[2]]
+
+    def full(*args):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("builtins.open", full)
+    store.log_time(0, records[1])
+
+
+def test_a_store_without_images_says_which_option_keeps_them(run):
+    source = run("source").folder
+    with pytest.raises(ValueError, match="--keep-images"):
+        run("target", sources=[source])
+
+
+def test_included_suites_give_each_note_once(own):
+    file = own("both", "include: [quick, autoattack]")
+    suite = make_suite(file, Setting(Subject(plain_function()), Linf(EPS)))
+    assert suite.notes == [suites.WITHOUT_DYNAMICS]
