@@ -7,7 +7,8 @@ import torch
 from tests.evaluation.predictors import small_deq
 
 import robustdeq as rd
-from robustdeq.cli.evaluate import deploy, duration
+from robustdeq.cli.deploy import deploy
+from robustdeq.cli.evaluate import duration
 from robustdeq.cli.main import main
 from robustdeq.defences import EarlyState, EntropyReduction
 
@@ -78,7 +79,7 @@ def test_durations(text, seconds):
     [
         (["--budget=soon"], "--budget must be a time such as 90s"),
         (["--suite=gird"], "did you mean grid?"),
-        (["--state=0"], "state counts from 1"),
+        (["--state=0"], "the model has states 1 to 3"),
         (["--state=early"], "--state must be a number or 'final'"),
         (["--eps=8/0"], "--eps must be a number"),
         (["--norm=L2"], "does not say for which L2 radius"),
@@ -99,3 +100,12 @@ def test_a_defence_needs_dynamics(tmp_path, capsys):
     words = [f"--out={tmp_path / 'out'}", "--defence=entropy"]
     assert run(*words, ckpt="tests.evaluation.predictors:plain_function") == 1
     assert "has no dynamics" in capsys.readouterr().err
+
+
+def test_a_predictor_that_reads_an_early_state_keeps_it_behind_a_defence():
+    early = EarlyState(small_deq(), state=1)
+    x = torch.rand(4, 1, 8, 8, dtype=torch.float64)
+    defended = deploy(early, defence={"every": 2, "steps": 0}, state=None)
+    torch.testing.assert_close(defended(x), early(x), rtol=0, atol=0)
+    with pytest.raises(ValueError, match="reads state 1 by itself"):
+        deploy(early, defence=None, state="final")

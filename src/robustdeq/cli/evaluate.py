@@ -6,17 +6,16 @@ import os
 import re
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from torch import nn
 
 from robustdeq.cli.checkpoints import defence_budget, resolve
-from robustdeq.defences import EarlyState, EntropyReduction
+from robustdeq.cli.deploy import deploy
 from robustdeq.evaluation import Interrupted, evaluate
 from robustdeq.evaluation import Progress as Report
-from robustdeq.models.predictor import DynamicPredictor
 from robustdeq.processes import launch
 from robustdeq.threat import L2, Linf, Threat
 
@@ -82,7 +81,6 @@ def run(
         "steps": defence_steps,
         **defence_budget(checkpoint.eps),
     }
-    settings |= defence_budget(checkpoint.eps)
     predictor = deploy(checkpoint.predictor, defence=None if defence == "none" else settings, state=state)
     dataset = checkpoint.dataset if data is None else data
     if dataset is None:
@@ -125,30 +123,6 @@ def run(
         return stop.code
     console.print(verdict.table(), soft_wrap=True, highlight=False)
     return 0
-
-
-def deploy(predictor: Any, *, defence: dict[str, Any] | None, state: str | None) -> Any:
-    """What is evaluated: the model behind the defence asked for, read at the state asked for.
-
-    A predictor that is defended or reads an early state already stays as it is.
-    """
-    if not isinstance(predictor, DynamicPredictor):
-        if defence is not None or state not in (None, "final"):
-            raise ValueError(
-                f"a {type(predictor).__name__} has no dynamics: --defence entropy and --state are for DEQ models"
-            )
-        return predictor
-    if defence is not None:
-        predictor = EntropyReduction(predictor, **defence)
-    if state == "final":
-        return predictor
-    if state is None:
-        if isinstance(predictor, EarlyState) or (defence is None and predictor.defended):
-            return predictor
-        return EarlyState(predictor, state=min(8, predictor.base.solver.max_steps))
-    if not state.isdigit():
-        raise ValueError(f"--state must be a number or 'final', got {state!r}")
-    return EarlyState(predictor, state=int(state))
 
 
 def duration(text: str) -> float:

@@ -14,11 +14,12 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
-from robustdeq.cli.checkpoints import Checkpoint, defence_budget, resolve
+from robustdeq.cli.checkpoints import defence_budget, resolve
+from robustdeq.cli.deploy import deploy
 from robustdeq.data import DataError, DataNotFoundError
 from robustdeq.data.photos import Photo, read_photo
-from robustdeq.defences import EntropyReduction
-from robustdeq.models.predictor import DynamicPredictor, entropy
+from robustdeq.evaluation.subject import Subject
+from robustdeq.models.predictor import entropy
 from robustdeq.solve import Status
 
 BATCH = 64
@@ -46,12 +47,14 @@ def run(
         ckpt: What predicts.
         image: The files.
         defence: entropy purifies the input between solver steps (Sec. 3.2), within the checkpoint's own budget eps.
-        state: Predict from head(z^[state]), or from the final unrolled state; the last state if not given.
+        state: Predict from head(z^[state]), or from the final unrolled state; as `evaluate` deploys it if not
+            given: state 8, or the solver's last if it has fewer.
         as_json: Print JSON.
     """
     checkpoint = resolve(ckpt)
     shape = checkpoint.required("image_shape")
-    predictor = _defended(checkpoint) if defence == "entropy" else checkpoint.predictor
+    settings = None if defence == "none" else defence_budget(checkpoint.eps)
+    predictor = deploy(checkpoint.predictor, defence=settings, state=None if state is None else str(state))
     records: list[Record] = []
     photos: list[tuple[Record, Photo]] = []
     for path in image:
@@ -63,7 +66,7 @@ def run(
             record["error"] = str(error)
     for start in range(0, len(photos), BATCH):
         batch = photos[start : start + BATCH]
-        answers = _predict(predictor, torch.stack([photo.pixels for _, photo in batch]), state, checkpoint.classes)
+        answers = _predict(predictor, torch.stack([photo.pixels for _, photo in batch]), checkpoint.classes)
         for (record, photo), answer in zip(batch, answers, strict=True):
             record |= {**answer, "defence": defence, "notes": list(photo.notes)}
     if as_json:
@@ -76,29 +79,12 @@ def run(
     return 1 if failed else 0
 
 
-def _defended(checkpoint: Checkpoint) -> Any:
-    if not isinstance(checkpoint.predictor, DynamicPredictor):
-        raise ValueError(f"{checkpoint.name} has no dynamics: --defence entropy is for DEQ models")
-    return EntropyReduction(checkpoint.predictor, **defence_budget(checkpoint.eps))
-
-
 @torch.no_grad()
-def _predict(
-    predictor: Any, pixels: Tensor, state: int | Literal["final"] | None, classes: tuple[str, ...] | None
-) -> list[Record]:
+def _predict(predictor: Any, pixels: Tensor, classes: tuple[str, ...] | None) -> list[Record]:
     parameter = next(predictor.parameters(), None) if hasattr(predictor, "parameters") else None
     x = pixels / 255 if parameter is None else pixels.to(parameter.device, parameter.dtype) / 255
     trajectory = predictor.trajectory(x) if hasattr(predictor, "trajectory") else None
-    if trajectory is None and state not in (None, "final"):
-        raise ValueError(f"this model has no states to predict from: leave out --state {state}")
-    if trajectory is None or state == "final":
-        logits = predictor(x)
-    else:
-        count = len(trajectory.logits)
-        state = count if state is None else state
-        if not 1 <= state <= count:
-            raise ValueError(f"the model has states 1 to {count}, got --state {state}")
-        logits = trajectory.logits[state - 1]
+    logits, state = predictor(x), Subject(predictor).early_state
     answers = []
     for i, row in enumerate(logits):
         answer = {**_answer(row, classes), "state": state or "final"}
