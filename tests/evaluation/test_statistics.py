@@ -43,4 +43,38 @@ def test_a_paired_difference_is_sharper_than_two_proportions():
     half = 1.96 * np.sqrt(0.01 * 0.99 / 1000)
     assert difference.value == pytest.approx(0.01)
     assert difference.low == pytest.approx(0.01 - half, abs=0.002)
-    assert difference.high == pytest.approx(0.01 + half, abs=0.002)
+    assert difference.high == pytest.approx(wilson(10, 1000).high)  # nothing lost: the bound of what is gained
+    assert difference.high - difference.low < 0.25 * (wilson(500, 1000).high - wilson(500, 1000).low) * np.sqrt(2)
+
+
+def test_a_minimum_of_0_or_1_is_no_point():
+    none = np.zeros((50, 3), dtype=bool)
+    assert bootstrap_minimum(none) == wilson(0, 50)
+    assert bootstrap_minimum(~none) == wilson(50, 50)
+
+
+def test_an_attack_is_judged_on_the_images_it_was_tried_on():
+    correct = np.ones((40, 2), dtype=bool)
+    correct[:10, 0] = False
+    correct[0, 1] = False
+    tried = np.ones_like(correct)
+    tried[2:, 1] = False
+    share = bootstrap_minimum(correct, tried)
+    assert (share.value, share.images) == (0.5, 2)
+    assert share.low <= wilson(1, 2).low
+    assert share.high >= wilson(1, 2).high
+    assert bootstrap_minimum(correct[:, :1], tried[:, :1]) == bootstrap_minimum(correct[:, :1])
+
+
+def test_no_difference_on_few_images_is_not_known_to_be_none():
+    a = np.arange(50) % 2 == 0
+    difference = bootstrap_difference(a, a)
+    bound = wilson(0, 50).high
+    assert (difference.value, difference.low, difference.high) == (0, pytest.approx(-bound), pytest.approx(bound))
+
+
+def test_few_gains_and_no_loss_leave_the_sign_open():
+    a = np.zeros(50, dtype=bool)
+    b = a.copy()
+    b[:4] = True  # McNemar's exact test: p = 1/8
+    assert bootstrap_difference(a, b).low < 0 < bootstrap_difference(a, b).value

@@ -38,12 +38,32 @@ def wilson(count: int, images: int) -> Share:
     return Share(p, low, high, images)
 
 
-def bootstrap_minimum(correct: NDArray[np.bool_], *, seed: int = 0) -> Share:
-    """The smallest column mean of (images, attacks), with its percentile interval over resampled images."""
+def bootstrap_minimum(correct: NDArray[np.bool_], tried: NDArray[np.bool_] | None = None, *, seed: int = 0) -> Share:
+    """The smallest column mean of (images, attacks), with an interval that covers the choice of the smallest.
+
+    The interval spans the percentiles of the minimum over resampled images and Wilson's interval of the smallest
+    column: resampling alone makes a point of a share of 0 or 1, however few the images.
+
+    Args:
+        correct: Outcomes.
+        tried: Where there are outcomes, the means being over these; everywhere if not given.
+        seed: Of the resampling.
+    """
+    tried = np.ones_like(correct) if tried is None else tried
+    used = tried.any(axis=1)
+    correct, tried = correct[used][:, tried.any(axis=0)], tried[used][:, tried.any(axis=0)]
     if correct.size == 0:
-        return Share(float("nan"), 0.0, 1.0, len(correct))
-    low, high = _percentiles(_resampled_means(correct.astype(np.float32), seed).min(axis=1))
-    return Share(float(correct.mean(axis=0).min()), low, high, len(correct))
+        return Share(float("nan"), 0.0, 1.0, 0)
+    counts, images = (correct & tried).sum(axis=0), tried.sum(axis=0)
+    smallest = int((counts / images).argmin())
+    share = wilson(int(counts[smallest]), int(images[smallest]))
+    means = _resampled_means((correct & tried).astype(np.float32), seed)
+    if not tried.all():
+        drawn = _resampled_means(tried.astype(np.float32), seed)  # the same draws
+        nowhere = np.full_like(drawn, np.inf)  # an attack none of whose images is drawn is not the smallest
+        means = np.divide(means, drawn, out=nowhere, where=drawn > 0)
+    low, high = _percentiles(means.min(axis=1))
+    return Share(share.value, min(low, share.low), max(high, share.high), share.images)
 
 
 @dataclass(frozen=True)
@@ -57,10 +77,21 @@ class Difference:
 
 
 def bootstrap_difference(a: NDArray[np.bool_], b: NDArray[np.bool_], *, seed: int = 0) -> Difference:
-    """mean(b) - mean(a) of paired outcomes, with its percentile interval over resampled images."""
+    """mean(b) - mean(a) of paired outcomes, with a conservative interval.
+
+    It spans the percentiles over resampled images and the interval that follows from Wilson's of the two shares whose
+    difference it is, images gained and images lost: each bound lies as far from the value as the root of the sum of
+    the squares of how far theirs lie. Resampling alone makes a point of no gain and no loss, however few the images;
+    so the bounds are then those of a share of 0, to both sides.
+    """
+    images = len(a)
+    gained, lost = (wilson(int(which.sum()), images) for which in (b & ~a, a & ~b))
+    value = gained.value - lost.value
+    below = float(np.hypot(gained.value - gained.low, lost.high - lost.value))
+    above = float(np.hypot(gained.high - gained.value, lost.value - lost.low))
     paired = b.astype(np.float32) - a.astype(np.float32)
     low, high = _percentiles(_resampled_means(paired[:, None], seed)[:, 0])
-    return Difference(float(paired.mean()), low, high, len(paired))
+    return Difference(value, min(low, value - below), max(high, value + above), images)
 
 
 def _resampled_means(values: NDArray[np.float32], seed: int) -> NDArray[np.float64]:
