@@ -13,7 +13,7 @@ from robustdeq.models.predictor import entropy
 from robustdeq.threat import cross_entropy
 
 MISSING = -1
-"""The prediction where logits are not finite: right for no label."""
+"""The prediction where a logit is NaN: right for no label, as attacks judge."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +31,7 @@ class Scores:
 
 @torch.no_grad()
 def score(subject: Subject, x: Tensor, *, all_states: bool) -> Scores:
-    """One pass on x: every state, or only the deployed one."""
+    """One pass on x: every state, or only the deployed one, which the predictor reads out itself."""
     dynamic = subject.dynamic
     with subject.prepared():
         if dynamic is None or not all_states:
@@ -39,18 +39,21 @@ def score(subject: Subject, x: Tensor, *, all_states: bool) -> Scores:
         walked = dynamic.walk(x)
         states = walked.solution.trajectory
         assert states is not None
+        names, deployed = subject.state_names, subject.deployed_state
         logits = [dynamic.base.head(walked.f.unpack(z)) for z in states]
-        logits.append(dynamic.base.read_out(walked))
-    return Scores(subject.state_names, torch.stack(logits), states, walked.solution.residuals)
+        logits.append((dynamic if deployed == FINAL else dynamic.base).read_out(walked))
+        if deployed != FINAL:
+            logits[names.index(deployed)] = dynamic.read_out(walked)
+    return Scores(names, torch.stack(logits), states, walked.solution.residuals)
 
 
 def measure(logits: Tensor, labels: Tensor) -> dict[str, Tensor]:
-    """Per image: prediction, margin, entropy and loss; logits that are not finite predict nothing."""
-    finite = logits.isfinite().all(-1)
+    """Per image: prediction, margin, entropy and loss; logits with a NaN predict nothing."""
+    known = ~logits.isnan().any(-1)
     own = logits.gather(-1, labels[:, None])[:, 0]
     others = logits.scatter(-1, labels[:, None], -torch.inf)
     return {
-        "prediction": torch.where(finite, logits.argmax(-1), MISSING),
+        "prediction": torch.where(known, logits.argmax(-1), MISSING),
         "margin": own - others.amax(-1),
         "entropy": entropy(logits),
         "loss": cross_entropy(logits, labels),
