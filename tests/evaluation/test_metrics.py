@@ -65,7 +65,8 @@ def write(folder, attacks=ATTACKS, *, shards=(0, 1), union=False, sha="same", st
 
 
 def rows(correct, shard, name):
-    images = range(3 * shard, 3 * shard + 3)
+    images = range(3 * shard, min(3 * shard + 3, len(correct)))
+    count = len(images)
     frames = []
     for state in ("1", "2"):
         right = [correct[i] == "1" if state == "2" else i == 0 for i in images]
@@ -74,20 +75,20 @@ def rows(correct, shard, name):
             pl.DataFrame(
                 {
                     "image": list(images),
-                    "label": [4] * 3,
-                    "predictor": ["deployed"] * 3,
-                    "state": [state] * 3,
-                    "deployed": [state == "2"] * 3,
+                    "label": [4] * count,
+                    "predictor": ["deployed"] * count,
+                    "state": [state] * count,
+                    "deployed": [state == "2"] * count,
                     "prediction": [4 if r else 7 for r in right],
-                    "clean_prediction": [4] * 3,
-                    "margin": [0.0] * 3,
+                    "clean_prediction": [4] * count,
+                    "margin": [0.0] * count,
                     "entropy": [entropy[i] for i in images],
-                    "loss": [0.0] * 3,
+                    "loss": [0.0] * count,
                     "correct": right,
                     "success": [not r for r in right],
-                    "queries": [1] * 3,
-                    "deviation": [None] * 3,
-                    "residual": [None] * 3,
+                    "queries": [1] * count,
+                    "deviation": [None] * count,
+                    "residual": [None] * count,
                 },
                 schema_overrides={"deviation": pl.Float32, "residual": pl.Float32},
             )
@@ -135,6 +136,23 @@ def test_only_attacks_inside_the_threat_count_for_the_union(tmp_path, changes):
     assert bounds.now() == Interval(5 / 6, 5 / 6)
 
 
+def test_an_attack_with_a_limit_is_judged_on_the_images_it_was_tried_on(tmp_path):
+    attacks = {"pgd-i1-K1-l0.5": "111101", "aa-ready": "01"}
+    limited = write(tmp_path / "limited", attacks, changes={"aa-ready": {"limit": 2}})
+    (aa,) = metrics.aa_accuracy(limited).values()
+    assert (aa.value, aa.images) == (1 / 2, 2)
+    minimum = metrics.paper_minimum(limited, list(attacks))
+    assert (minimum.value, minimum.images) == (1 / 2, 2)
+    assert metrics.union_accuracy(limited).value == 3 / 6  # what it was not tried on it did not break
+    with pytest.raises(ValueError, match="limit is a number of images, at least 1"):
+        AttackSpec(name="none", attack="pgd", oracle="ready", eps=EPS, limit=0)
+
+
+def test_aa_at_another_radius_is_not_the_accuracy_under_aa(tmp_path):
+    far = write(tmp_path / "far", {"aa-ready": "000000"}, changes={"aa-ready": {"eps": 0.4}})
+    assert metrics.aa_accuracy(far) == {}
+
+
 def test_the_strongest_oracle(store):
     found = metrics.strongest(store)
     assert (found.attack, found.state, found.steps, found.damping) == ("pgd-i1-K2-l0.5", 1, 2, 0.5)
@@ -159,6 +177,15 @@ def test_entropy_changes(store):
     assert row["share"] == pytest.approx(3 / 6)  # images 0, 3 and 4; equal is not lower
     assert row["difference"] == pytest.approx((0.1 - 0.1 + 0.0 + 0.5 + 0.1 - 0.2) / 6, abs=1e-7)
     assert metrics.entropy_change(store)["attack"].to_list() == [n for n in ATTACKS if n.startswith("pgd")]
+
+
+def test_entropies_that_are_not_finite_are_left_out(tmp_path, monkeypatch):
+    attacked = [0.2, float("nan"), 0.3, 0.9, float("inf"), 0.4]
+    monkeypatch.setitem(ENTROPY, "pgd-i1-K1-l0.5", attacked)
+    store = write(tmp_path / "store", {"pgd-i1-K1-l0.5": "111111"})
+    (row,) = metrics.entropy_change(store).iter_rows(named=True)
+    assert (row["share"], row["images"]) == (2 / 4, 4)
+    assert row["difference"] == pytest.approx((0.1 + 0.0 + 0.5 - 0.2) / 4, abs=1e-7)
 
 
 def test_paired_differences(store, tmp_path):
@@ -188,6 +215,14 @@ def test_what_is_not_known_is_not_said(tmp_path):
             number(half)
     with pytest.raises(metrics.IncompleteError, match="holds no such attacks"):
         metrics.paper_minimum(write(tmp_path / "none", {}))
+    union = write(tmp_path / "union", union=True)
+    assert metrics.union_accuracy(union).value == 1 / 6
+    assert metrics.aa_accuracy(union) == {}
+    for other in ({"predictor": "base"}, {"state": "1"}):
+        with pytest.raises(metrics.IncompleteError, match="of other predictors and states is not known"):
+            metrics.union_accuracy(union, **other)
+        with pytest.raises(metrics.IncompleteError, match="of other predictors and states is not known"):
+            metrics.difference(union, union, **other)
     with pytest.raises(ValueError, match="has no attack 'pgd'; it has pgd-i1"):
         half.rows("pgd")
     with pytest.raises(ValueError, match="not a store of results"):

@@ -296,6 +296,13 @@ def test_checks_at_another_radius_are_no_part_of_the_union(tmp_path):
     assert row(tables(tmp_path)["attacks"])["eps"].text == "0.5"
 
 
+def test_the_union_of_a_base_is_not_known_where_images_left_by_the_deployed_predictor(tmp_path):
+    two_attacks(tmp_path / "s", defended=True, union=True)
+    table = tables(tmp_path)["table-1"]
+    found = {row(table, k)["method"].text: row(table, k)["union"].text for k in range(len(table.rows))}
+    assert found == {"baseline": "-", "+ Sec. 3.2": "40.00"}
+
+
 def test_an_unfinished_store_says_so_beside_its_union(tmp_path):
     store = two_attacks(tmp_path / "s")
     store.attack_path("pgd-ready", 0).unlink()

@@ -128,9 +128,17 @@ def outcomes(
 ) -> tuple[NDArray[np.int32], list[str], NDArray[np.bool_]]:
     """Images, attacks, and whether each image is still classified correctly: (images, attacks).
 
-    Images that an attack was not tried on are missing from complete results only under `union`, where they stay as
-    they were: the first column, "clean", holds what they were.
+    Images that an attack was not tried on, because of its limit or under `union`, it does not break; the first
+    column, "clean", holds whether they were classified correctly before.
     """
+    images, names, correct, _ = _outcomes(store, attacks, predictor, state)
+    return images, names, correct
+
+
+def _outcomes(
+    store: Store, attacks: Sequence[str] | None, predictor: str, state: str | None
+) -> tuple[NDArray[np.int32], list[str], NDArray[np.bool_], NDArray[np.bool_]]:
+    """As `outcomes`, and whether each attack was tried on each image."""
     names = list(store.attacks if attacks is None else attacks)
     clean = store.clean().filter(_column(predictor, state)).select("image", "correct").sort("image").collect()
     images = clean["image"].to_numpy()
@@ -138,21 +146,29 @@ def outcomes(
     place[images] = np.arange(len(images))
     correct = np.ones((len(images), len(names) + 1), dtype=bool)
     correct[:, 0] = clean["correct"].to_numpy()
-    broken = (
+    tried = np.zeros_like(correct)
+    tried[:, 0] = True
+    rows = (
         store.rows(names)
-        .filter(_column(predictor, state) & pl.col("success"))
-        .select("attack", "image")
+        .filter(_column(predictor, state))
+        .select("attack", "image", "success")
         .collect()
         .with_columns(column=pl.col("attack").replace_strict(names, list(range(1, len(names) + 1)), default=0))
     )
-    correct[place[broken["image"].to_numpy()], broken["column"].to_numpy()] = False
-    return images, ["clean", *names], correct
+    where = place[rows["image"].to_numpy()], rows["column"].to_numpy()
+    correct[where] = ~rows["success"].to_numpy()
+    tried[where] = True
+    return images, ["clean", *names], correct, tried
 
 
 def union_accuracy(
     store: Store, attacks: Sequence[str] | None = None, *, predictor: str = DEPLOYED, state: str | None = None
 ) -> Share:
-    """Per image the worst case over clean and all attacks (`judged_attacks` if not said), then the mean."""
+    """Per image the worst case over clean and all attacks (`judged_attacks` if not said), then the mean.
+
+    In a store of a `--union` run it is known of the deployed predictor alone.
+    """
+    _union_known(store, predictor, state)
     names = judged_attacks(store) if attacks is None else attacks
     _, _, correct = outcomes(store, names, predictor=predictor, state=state)
     return wilson(int(correct.all(axis=1).sum()), len(correct))
@@ -163,17 +179,28 @@ def paper_minimum(
 ) -> Share:
     """The minimum over attacks of the accuracy over the data set, as the paper reports; `minimum_attacks` if not said.
 
-    Its interval comes from resampling the images: a minimum of many shares is lower than each of them by chance.
+    An attack with a limit is judged on the images it was tried on. The interval comes from resampling the images: a
+    minimum of many shares is lower than each of them by chance.
     """
     names = _finished(store, minimum_attacks(store) if attacks is None else attacks)
-    _, _, correct = outcomes(store, names, predictor=predictor, state=state)
-    return bootstrap_minimum(correct[:, 1:])
+    _, _, correct, tried = _outcomes(store, names, predictor, state)
+    return bootstrap_minimum(correct[:, 1:], tried[:, 1:])
 
 
 def aa_accuracy(store: Store, *, predictor: str = DEPLOYED, state: str | None = None) -> dict[str, Share]:
-    """Under AutoAttack with standard budgets, by attack name: which oracle it used is in the manifest."""
-    names = [name for name, config in store.manifest["attacks"].items() if config["is_aa"] and store.complete(name)]
-    return {name: union_accuracy(store, [name], predictor=predictor, state=state) for name in names}
+    """Under AutoAttack with standard budgets at the threat, by attack name: which oracle it used is in the manifest.
+
+    Of the images it was tried on, those that are correct before and after; not known of a store of a `--union` run.
+    """
+    if store.manifest["union"]:
+        return {}
+    configs = store.manifest["attacks"]
+    names = [name for name in judged_attacks(store) if configs[name]["is_aa"] and store.complete(name)]
+    _, _, correct, tried = _outcomes(store, names, predictor, state)
+    return {
+        name: wilson(int((correct[:, 0] & correct[:, k])[tried[:, k]].sum()), int(tried[:, k].sum()))
+        for k, name in enumerate(names, start=1)
+    }
 
 
 def entropy_change(
@@ -183,19 +210,21 @@ def entropy_change(
 
     Returns:
         attack, share (of images whose clean entropy is lower than the attacked one), difference (mean of attacked minus
-        clean entropy, nats), images.
+        clean entropy, nats), images; of the images whose entropies are both finite, null if there is none.
     """
     column = _column(predictor, state)
     clean = store.clean().filter(column).select("image", clean="entropy")
+    finite = pl.col("clean").is_finite() & pl.col("entropy").is_finite()
+    change = pl.col("entropy").cast(pl.Float64) - pl.col("clean").cast(pl.Float64)
     return (
         store.rows(grid_attacks(store) if attacks is None else attacks)
         .filter(column)
         .join(clean, on="image", maintain_order="left")
         .group_by("attack", maintain_order=True)
         .agg(
-            share=(pl.col("clean") < pl.col("entropy")).mean(),
-            difference=(pl.col("entropy").cast(pl.Float64) - pl.col("clean").cast(pl.Float64)).mean(),
-            images=pl.len(),
+            share=(change > 0).filter(finite).mean(),
+            difference=change.filter(finite).mean(),
+            images=finite.sum(),
         )
         .collect()
     )
@@ -257,7 +286,8 @@ def transfer_matrix(stores: dict[str, Store], *, state: str | None = None) -> pl
     """Table 3: the lowest accuracy on a target (row) under the attacks made against a source (column).
 
     A store's own grid is its diagonal; the others are images of the other stores that it was evaluated on with
-    `sources` (attacks of the group transfer whose store is one of these). A pair without results is missing.
+    `sources` (attacks of the group transfer whose store is one of these, inside the target's threat). A pair without
+    results is missing.
 
     Returns:
         target, source, accuracy, low, high, attacks.
@@ -266,7 +296,8 @@ def transfer_matrix(stores: dict[str, Store], *, state: str | None = None) -> pl
     records = []
     for target, store in stores.items():
         by_source: dict[str, list[str]] = {target: [n for n in grid_attacks(store) if store.complete(n)]}
-        for name, config in store.manifest["attacks"].items():
+        for name in judged_attacks(store):
+            config = store.manifest["attacks"][name]
             source = folders.get(config["options"].get("store", "")) if config["attack"] == "stored" else None
             if source is not None and store.complete(name):
                 by_source.setdefault(source, []).append(name)
@@ -281,12 +312,13 @@ def transfer_matrix(stores: dict[str, Store], *, state: str | None = None) -> pl
 def difference(
     a: Store, b: Store, attacks: Sequence[str] | None = None, *, predictor: str = DEPLOYED, state: str | None = None
 ) -> Difference:
-    """Union accuracy of b minus that of a, paired image by image; the attacks that both have if not said."""
-    names = [name for name in a.attacks if name in b.attacks] if attacks is None else list(attacks)
+    """Union accuracy of b minus that of a, paired image by image; the attacks that count in both if not said."""
+    names = [name for name in judged_attacks(a) if name in judged_attacks(b)] if attacks is None else list(attacks)
     if a.manifest["data"]["sha256"] != b.manifest["data"]["sha256"]:
         raise ValueError(f"{a.folder} and {b.folder} were evaluated on different images: nothing to pair")
     for store in (a, b):
         _complete(store, names)
+        _union_known(store, predictor, state)
     (_, _, left), (_, _, right) = (outcomes(s, names, predictor=predictor, state=state) for s in (a, b))
     return bootstrap_difference(np.all(left, axis=1), np.all(right, axis=1))
 
@@ -300,6 +332,15 @@ def _column(predictor: str, state: str | None) -> pl.Expr:
     """The rows of a predictor at a state; None or "deployed": the one it deploys."""
     here = pl.col("deployed") if state in (None, DEPLOYED) else pl.col("state") == state
     return (pl.col("predictor") == predictor) & here
+
+
+def _union_known(store: Store, predictor: str, state: str | None) -> None:
+    """Refuse what a `--union` run has no results of: broken images leave by what is deployed."""
+    if store.manifest["union"] and (predictor != DEPLOYED or state not in (None, DEPLOYED)):
+        raise IncompleteError(
+            f"{store.folder} was evaluated with --union, where images that the deployed predictor fails on leave: the "
+            "union of other predictors and states is not known; evaluate without --union into another folder"
+        )
 
 
 def _finished(store: Store, attacks: Sequence[str]) -> list[str]:

@@ -320,7 +320,10 @@ def union_of_all(r: Result) -> Cell:
     names = [name for name in planned if r.store.complete(name)]
     if not names:
         return NONE
-    found = metrics.union_accuracy(r.store, names, predictor=r.predictor)
+    try:
+        found = metrics.union_accuracy(r.store, names, predictor=r.predictor)
+    except IncompleteError:
+        return NONE
     which = (
         f"clean and all {len(names)} attacks"
         if names == planned
