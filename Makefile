@@ -29,7 +29,7 @@ test: install
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not long and not demo" -n 2
 
 test-all: install
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m long -n 2 --durations=15
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m long -n 2 --dist worksteal --durations=15
 
 test-demo: install
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m demo
