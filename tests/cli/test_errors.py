@@ -36,6 +36,16 @@ def one_line(capsys, words):
             ["train", "--recipe=a", "--out=b", "--objective.kind=trade"],
             "--objective.kind: expected one of standard, pgdat, trades, got trade; did you mean trades?",
         ),
+        (
+            ["train", "--recipe=a", "--out=b", "--schedule.batch-size=x"],
+            "--schedule.batch_size: expected a whole number, got x",
+        ),
+        (["evaluate", "a", "--out=b", "--batch_size=x"], "--batch-size: expected a whole number, got x"),
+        (["evaluate", "a", "--out=b", "--defence.every=x"], "--defence.every: expected a whole number, got x"),
+        (
+            ["evaluate", "a", "--out=b", "--batch-sise=3"],
+            "evaluate has no flag --batch-sise; did you mean --batch-size?",
+        ),
         (["train", "--recipe=a"], "train needs --out; 'robustdeq train --help' says more"),
         (["convert"], "convert needs FILE and --out; 'robustdeq convert --help' says more"),
         (["predict", "a", "b", "--state=x"], "--state: expected a whole number or final, got x"),

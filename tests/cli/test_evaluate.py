@@ -12,7 +12,7 @@ from robustdeq.cli.evaluate import duration
 from robustdeq.cli.main import main
 from robustdeq.defences import EarlyState, EntropyReduction
 
-QUICK = ["--limit=6", "--shard_size=3", "--device=cpu"]
+QUICK = ["--limit=6", "--shard-size=3", "--device=cpu"]
 SMALL = "tests.evaluation.predictors:small_deq"
 
 
@@ -85,6 +85,9 @@ def test_durations(text, seconds):
         (["--norm=L2"], "does not say for which L2 radius"),
         (["--sources", "/nowhere"], "is not a store of results"),
         (["--limit=0"], "limit must be at least 1"),
+        (["--defence.every=4"], "add --defence entropy, or drop --defence.every"),
+        (["--defence=none", "--defence.variant=paper", "--defence.steps=3"], "--defence.variant and --defence.steps"),
+        (["--aware"], "the predictor has no defence: add --defence entropy"),
     ],
 )
 def test_a_mistake_is_one_line_and_no_folder(tmp_path, capsys, words, message):
@@ -94,6 +97,18 @@ def test_a_mistake_is_one_line_and_no_folder(tmp_path, capsys, words, message):
     assert message in error
     assert "\n" not in error
     assert not (tmp_path / "out").exists()
+
+
+def test_a_function_has_nothing_to_be_aware_of(tmp_path, capsys):
+    assert run(f"--out={tmp_path / 'out'}", "--aware", ckpt="tests.evaluation.predictors:plain_function") == 1
+    assert "its own gradient is all there is" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("word", ["--shard-size=3", "--shard_size=3"])
+def test_flags_may_be_spelt_with_dashes_or_underscores(tmp_path, word):
+    assert run(f"--out={tmp_path}", "--limit=6", "--device=cpu", "--batch-size=2", "--keep_images", word) == 0
+    assert (manifest(tmp_path)["shard_size"], manifest(tmp_path)["batch_size"]) == (3, 2)
 
 
 def test_a_defence_needs_dynamics(tmp_path, capsys):

@@ -9,6 +9,16 @@ from robustdeq.evaluation.subject import Subject
 from robustdeq.models.predictor import DynamicPredictor
 
 
+def defence_settings(defence: str, given: dict[str, Any]) -> dict[str, Any] | None:
+    """What the flags --defence.* say, None without a defence; a setting of a defence that is not there is a mistake."""
+    if defence == "entropy":
+        return dict(given)
+    if given:
+        flags = " and ".join(f"--defence.{name}" for name in given)
+        raise ValueError(f"without a defence {flags} would change nothing: add --defence entropy, or drop {flags}")
+    return None
+
+
 def deploy(predictor: Any, *, defence: dict[str, Any] | None, state: str | None) -> Any:
     """The predictor with a defence of these settings (none: None), read at a state (1..N or "final").
 

@@ -10,13 +10,15 @@ from typing import NoReturn
 
 from jsonargparse import ArgumentParser
 
+from robustdeq.cli.spelling import flag_names, shown_flags
+
 
 class Parser(ArgumentParser):
     """A parser whose errors are one line on standard error, and exit code 2."""
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         """Say it and leave."""
-        refuse(_readable(message if ex is None else str(ex)))
+        refuse(_readable(message if ex is None else str(ex), flag_names(self)))
 
 
 def refuse(message: str) -> NoReturn:
@@ -40,16 +42,15 @@ def check_words(words: Sequence[str], verbs: dict[str, Callable[[], Parser]]) ->
         refuse(f"no command {verb}; " + suggestion(verb, verbs, f"there are {', '.join(verbs)}"))
     after = words[words.index(verb) + 1 :]
     given = [word for word in after[: after.index("--") if "--" in after else None] if word.startswith("--")]
-    flags = _flags(verbs[verb]()) if given else []
+    if not given:
+        return
+    parser = verbs[verb]()
+    flags = list(parser._option_string_actions)
     for word in given:
         flag = word.split("=")[0].removesuffix("+")
         if flag not in flags and not _is_entry(flag, flags):
-            hint = _suggest_flag(flag, flags, f"'robustdeq {verb} --help' lists them")
+            hint = _suggest_flag(flag, shown_flags(parser), f"'robustdeq {verb} --help' lists them")
             refuse(f"{verb} has no flag {flag}; {hint}")
-
-
-def _flags(parser: Parser) -> list[str]:
-    return [option for option in parser._option_string_actions if option.startswith("--")]
 
 
 def _is_entry(flag: str, flags: list[str]) -> bool:
@@ -64,11 +65,11 @@ def _suggest_flag(flag: str, flags: list[str], otherwise: str) -> str:
     return f"did you mean {' or '.join(ends[:2])}?" if ends else suggestion(flag, flags, otherwise)
 
 
-def _readable(message: str) -> str:
+def _readable(message: str, flags: dict[str, str]) -> str:
     message = " ".join(message.split())
     if found := re.search(r'Parser key "(?P<key>[^"]+)": (?P<rest>.*)', message):
         key = found["key"].rpartition(" ")[2]
-        return f"{_spelled(key)}: {_expectation(found['rest'])}"
+        return f"{flags.get(key) or _spelled(key)}: {_expectation(found['rest'])}"
     if found := re.search(r"arguments are required: (?P<keys>.*)", message):
         verbs = {key.split(".")[0] for key in found["keys"].split(", ")}
         needed = " and ".join(_spelled(key.partition(".")[2]) for key in found["keys"].split(", "))

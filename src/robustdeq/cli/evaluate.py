@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from torch import nn
 
 from robustdeq.cli.checkpoints import defence_budget, resolve
-from robustdeq.cli.deploy import deploy
+from robustdeq.cli.deploy import defence_settings, deploy
 from robustdeq.evaluation import Interrupted, evaluate
 from robustdeq.evaluation import Progress as Report
 from robustdeq.processes import launch
@@ -33,9 +33,9 @@ def run(
     eps: str | None = None,
     norm: Literal["Linf", "L2"] = "Linf",
     defence: Literal["none", "entropy"] = "none",
-    defence_variant: Literal["paper", "released"] = "paper",
-    defence_every: int = 2,
-    defence_steps: int = 10,
+    defence_variant: Literal["paper", "released"] | None = None,
+    defence_every: int | None = None,
+    defence_steps: int | None = None,
     state: str | None = None,
     aware: bool = False,
     union: bool = False,
@@ -59,9 +59,9 @@ def run(
         eps: Radius of the attacks, such as 8/255; what the checkpoint was trained for if not given.
         norm: Linf or L2.
         defence: Input entropy reduction around the model, or none.
-        defence_variant: The paper's algorithm or the released code's.
-        defence_every: T_f, solver steps between interventions.
-        defence_steps: R, inner iterations of an intervention.
+        defence_variant: The paper's algorithm (if not given) or the released code's.
+        defence_every: T_f, solver steps between interventions; 2 if not given.
+        defence_steps: R, inner iterations of an intervention; 10 if not given.
         state: The state that predicts, 1..N or final; 8 if not given, the solver's last if it has fewer.
         aware: Also attack with gradients of the defended pass.
         union: Broken images leave, cheapest attacks first: the union's accuracy, several times faster.
@@ -74,14 +74,12 @@ def run(
         device: auto, cpu, cuda, mps.
     """
     seconds = None if budget is None else duration(budget)
+    given = {"variant": defence_variant, "every": defence_every, "steps": defence_steps}
+    settings = defence_settings(defence, {name: value for name, value in given.items() if value is not None})
     checkpoint = resolve(ckpt)
-    settings = {
-        "variant": defence_variant,
-        "every": defence_every,
-        "steps": defence_steps,
-        **defence_budget(checkpoint.eps),
-    }
-    predictor = deploy(checkpoint.predictor, defence=None if defence == "none" else settings, state=state)
+    if settings is not None:
+        settings |= defence_budget(checkpoint.eps)
+    predictor = deploy(checkpoint.predictor, defence=settings, state=state)
     dataset = checkpoint.dataset if data is None else data
     if dataset is None:
         raise ValueError(f"{ckpt} does not say what data it is for: give --data cifar10, digits or folder")

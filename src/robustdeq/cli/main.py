@@ -15,6 +15,7 @@ import robustdeq
 from robustdeq.cli import bench, convert, evaluate, predict, quickstart, recipes, report, train
 from robustdeq.cli.checkpoints import HELP as CKPT
 from robustdeq.cli.errors import Parser, check_words
+from robustdeq.cli.spelling import accept_both_spellings
 from robustdeq.training import TrainConfig
 
 
@@ -43,9 +44,21 @@ VERBS = {
         positionals=(("ckpt", {"type": str, "help": CKPT}),),
         renamed=(
             ("data_root", "--data-root", {"type": Path | None, "help": "where the data are"}),
-            ("defence_variant", "--defence.variant", {"type": Literal["paper", "released"], "help": "whose algorithm"}),
-            ("defence_every", "--defence.every", {"type": int, "help": "T_f, solver steps between interventions"}),
-            ("defence_steps", "--defence.steps", {"type": int, "help": "R, inner iterations of an intervention"}),
+            (
+                "defence_variant",
+                "--defence.variant",
+                {"type": Literal["paper", "released"], "help": "whose algorithm; paper if not given"},
+            ),
+            (
+                "defence_every",
+                "--defence.every",
+                {"type": int, "help": "T_f, solver steps between interventions; 2 if not given"},
+            ),
+            (
+                "defence_steps",
+                "--defence.steps",
+                {"type": int, "help": "R, inner iterations of an intervention; 10 if not given"},
+            ),
             ("aware", "--aware", {"action": "store_true", "help": "also attack with gradients of the defended pass"}),
             ("union", "--union", {"action": "store_true", "help": "broken images leave: only the union, but faster"}),
             ("keep_images", "--keep-images", {"action": "store_true", "help": "store the adversarial images"}),
@@ -104,6 +117,7 @@ def subparser(verb: Verb) -> Parser:
     parser.add_function_arguments(verb.run, as_positional=False, skip=skip)
     if verb.overrides is not None:
         parser.add_class_arguments(verb.overrides)
+    accept_both_spellings(parser)
     return parser
 
 

@@ -71,6 +71,8 @@ def evaluate(
         report: Called with the progress.
     """
     subject = Subject(predictor)
+    if aware:
+        _check_defended(subject)
     x, y, description = load_images(data, limit, data_root, data_options or {})
     threat = checkpoint_threat(subject) if threat is None else threat
     store = Store(out)
@@ -107,6 +109,17 @@ def evaluate(
     complete = runner.run()
     audit = finish_audit(plan, store, x, y, write=rank == 0) if chosen.name in AUDITS and complete else None
     return read_verdict(store, complete=complete, bounds=runner.bounds.now(), audit=audit)
+
+
+def _check_defended(subject: Subject) -> None:
+    """Refuse --aware where there is nothing that attacks could be aware or unaware of."""
+    if subject.undefended is None:
+        why = (
+            "the predictor has no defence: add --defence entropy (or wrap it in EntropyReduction)"
+            if subject.dynamic is not None
+            else "the predictor has no dynamics to look into: its own gradient is all there is, defended or not"
+        )
+        raise ValueError(f"--aware attacks through a defence, and {why}; or drop --aware")
 
 
 def load_images(
