@@ -272,6 +272,36 @@ def strongest_by_state(store: Store, *, predictor: str = DEPLOYED) -> pl.DataFra
     )
 
 
+def by_setting(store: Store) -> pl.DataFrame:
+    """Table 5: the paper's minimum of every predictor with an entropy reduction, by its settings.
+
+    Over the oblivious grid, whose images are the same for all settings: a suite's further predictors stand beside
+    the deployed one.
+
+    Returns:
+        predictor, variant, every (T_f), steps (R), accuracy, low, high, images.
+    """
+    names = [n for n in grid_attacks(store) if store.manifest["attacks"][n]["group"] == "grid"]
+    records = []
+    for predictor, description in store.manifest["predictors"].items():
+        settings = _entropy_settings(description["config"])
+        if settings is not None:
+            found = paper_minimum(store, names, predictor=predictor)
+            share = (found.value, found.low, found.high, found.images)
+            records.append((predictor, settings["variant"], settings["every"], settings["descent"]["steps"], *share))
+    columns = ["predictor", "variant", "every", "steps", *SHARE_COLUMNS]
+    return pl.DataFrame(records, schema=columns, orient="row")
+
+
+def _entropy_settings(config: Any) -> dict[str, Any] | None:
+    """Of the entropy reduction in a predictor's configuration, if there is one."""
+    while isinstance(config, dict):
+        if config["kind"] == "EntropyReduction":
+            return config
+        config = config.get("predictor")
+    return None
+
+
 def smallest_subset(store: Store, *, predictor: str = DEPLOYED) -> Subset:
     """The fewest attacks of the grid that reproduce its union."""
     names = _finished(store, grid_attacks(store))

@@ -7,14 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import yaml
 
-from robustdeq.defences import EarlyState, EntropyReduction
 from robustdeq.evaluation.specs import SANITY, AttackSpec
 from robustdeq.evaluation.store import Store
 from robustdeq.evaluation.subject import Callee, Subject
+from robustdeq.evaluation.variants import entropy_reduced, read_also, table_5_settings, two_variants
 from robustdeq.threat import Threat
 
 UNROLLINGS = range(1, 10)
@@ -285,6 +285,12 @@ def _transfer(setting: Setting) -> Suite:
 
 
 def _paper(setting: Setting) -> Suite:
+    """All that Tables 1-8 and Figs. 2, 3 and 5 need of this model; docs/evaluate.md says which part feeds which.
+
+    An undefended model is scored beside the entropy reductions around it. Table 3 is of models trained by TRADES:
+    their images are kept. Table 5 is of TRADES with random states: only there its settings are scored too, which takes
+    longer than all attacks together.
+    """
     specs = [ready(setting, diagnostics=setting.subject.dynamic is not None)]
     if setting.subject.dynamic is None:
         return Suite("paper", [*specs, autoattack(setting, with_grid=False)])
@@ -303,24 +309,24 @@ def _paper(setting: Setting) -> Suite:
             )
         )
     specs.append(square(setting, limit=1000, group="table4"))
-    return Suite("paper", [*specs, autoattack(setting, with_grid=True)], also=entropy_variants(setting))
+    specs.append(autoattack(setting, with_grid=True))
+    trained = setting.subject.metadata
+    trades, random = trained.get("objective") == "trades", trained.get("states") == "random"
+    settings = table_5_settings(setting.subject) if trades and random and not setting.defended else {}
+    return Suite("paper", specs, keep_images=trades, also={**entropy_variants(setting), **settings})
+
+
+def _settings(setting: Setting) -> Suite:
+    """Table 5 of any model: the grid, scored on entropy reductions of other settings."""
+    if setting.subject.dynamic is None:
+        raise ValueError("suite settings varies the entropy reduction (T_f, R), which needs a model with dynamics")
+    main = {"entropy-paper": entropy_reduced(setting.subject, variant="paper")}
+    return Suite("settings", grid(setting), also={**main, **table_5_settings(setting.subject)})
 
 
 def entropy_variants(setting: Setting) -> dict[str, Callee]:
-    """Of an undefended model, the defended ones: oblivious attacks make the same images for all three.
-
-    They defend within the eps that the model was trained for, whatever the threat; without one within the defaults.
-    """
-    dynamic, state = setting.subject.dynamic, setting.subject.early_state
-    if dynamic is None or dynamic.defended:
-        return {}
-    eps = setting.subject.metadata.get("eps")
-    budget: dict[str, Any] = {} if eps is None else {"radius": float(eps), "step_size": float(eps) / 4}
-    variants: tuple[Literal["paper", "released"], ...] = (
-        ("paper", "released") if setting.subject.states % 2 == 0 else ("paper",)
-    )
-    defended = {v: EntropyReduction(dynamic.base, variant=v, **budget) for v in variants}
-    return {f"entropy-{v}": d if state is None else EarlyState(d, state=state) for v, d in defended.items()}
+    """Of an undefended model, the defended ones: oblivious attacks make the same images for all of them."""
+    return {} if setting.subject.dynamic is None or setting.defended else two_variants(setting.subject)
 
 
 SUITES: dict[str, Callable[[Setting], Suite]] = {
@@ -329,6 +335,7 @@ SUITES: dict[str, Callable[[Setting], Suite]] = {
     "autoattack": _autoattack,
     "transfer": _transfer,
     "paper": _paper,
+    "settings": _settings,
 }
 
 
@@ -339,8 +346,9 @@ def read_suite(path: Path, setting: Setting) -> Suite:
     """A user's own suite: `attacks`, a list of mappings with the fields of AttackSpec, each with a name.
 
     eps may be written 8/255; eps and norm are the evaluation's own if not given, and the oracle is the ready-made one
-    (direct without dynamics). `include: [grid, ...]` adds whole suites, `keep_images: true` keeps images. An unknown
-    key is an error.
+    (direct without dynamics). `include: [grid, ...]` adds whole suites, with the further predictors that they score
+    images on. `also: {mine: {every: 4, steps: 5}}` scores them on these entropy reductions around the model instead,
+    and `keep_images: true` or `false` decides whatever the included suites say. An unknown key is an error.
     """
     try:
         content = yaml.safe_load(path.read_text())
@@ -350,7 +358,7 @@ def read_suite(path: Path, setting: Setting) -> Suite:
         raise ValueError(f"{path} is not valid YAML: {error}") from None
     if not isinstance(content, dict):
         raise ValueError(f"{path} is not a suite: expected a mapping with 'attacks' or 'include' at the top")
-    _known(path, content, ["name", "include", "attacks", "keep_images"])
+    _known(path, content, ["name", "include", "attacks", "keep_images", "also"])
     included = [make_suite(name, replace(setting, sources=())) for name in content.get("include") or []]
     own = [_own_attack(path, entry, setting) for entry in content.get("attacks") or []]
     specs = [spec for suite in included for spec in suite.specs] + own
@@ -358,7 +366,13 @@ def read_suite(path: Path, setting: Setting) -> Suite:
         raise ValueError(f"{path} names no attack: give 'attacks' or 'include'")
     keep = bool(content.get("keep_images", any(suite.keep_images for suite in included)))
     notes = list(dict.fromkeys(note for suite in included for note in suite.notes))
-    return Suite(str(content.get("name", path.stem)), specs, notes, keep)
+    also = {name: other for suite in included for name, other in suite.also.items()}
+    if "also" in content:
+        try:
+            also = read_also(content["also"] or {}, setting.subject)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from error
+    return Suite(str(content.get("name", path.stem)), specs, notes, keep, also)
 
 
 def _own_attack(path: Path, entry: Any, setting: Setting) -> AttackSpec:

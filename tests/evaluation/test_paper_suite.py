@@ -1,0 +1,140 @@
+"""Suite `paper` holds what the paper's tables and figures need."""
+
+from collections import Counter
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from robustdeq.defences import EarlyState, EntropyReduction
+from robustdeq.evaluation import evaluate, metrics, suites
+from robustdeq.evaluation.build import check_buildable
+from robustdeq.evaluation.subject import Subject
+from robustdeq.evaluation.suites import Setting, make_suite
+from robustdeq.threat import Linf
+from tests.evaluation.predictors import EPS, images, small_deq
+
+TRADES_RANDOM = {"objective": "trades", "states": "random"}
+
+
+def model(steps=8, **metadata):
+    deq = small_deq(steps)
+    deq.metadata = {**deq.metadata, **metadata}
+    return deq
+
+
+def made(suite, predictor):
+    return make_suite(suite, Setting(Subject(predictor), Linf(EPS)))
+
+
+def settings(suite):
+    """(variant, T_f, R) of the further predictors."""
+    parts = {name: d.predictor if isinstance(d, EarlyState) else d for name, d in suite.also.items()}
+    return {name: (d.variant, d.every, d.descent.steps) for name, d in parts.items()}
+
+
+TABLE_5 = {("paper", t, r) for t in (1, 2, 4, 8) for r in (1, 5, 10, 20)}
+
+
+def test_it_holds_what_each_table_and_figure_needs():
+    suite = made("paper", EarlyState(model(**TRADES_RANDOM), state=8))
+    named = {spec.name: spec for spec in suite.specs}
+    assert Counter(spec.group for spec in suite.specs) == {"ready": 1, "grid": 144, "table4": 8, "autoattack": 1}
+    assert {spec.limit for spec in suite.specs if spec.name != "square"} == {None}
+    assert all(spec.every_image for spec in suite.specs if spec.group in ("ready", "grid"))  # minima, Tables 6 and 7
+    assert named["aa-strongest"].is_standard_autoattack  # Table 1
+    assert named["pgd-ready"].diagnostics  # Table 2, Figs. 2 and 3c
+    assert suite.keep_images  # Table 3
+    pairs = {(o["state"], o["steps"]) for n, s in named.items() if n.startswith("apgd") for o in [s.oracle_options]}
+    assert pairs == set(suites.TABLE_4)
+    assert named["square"].limit == 1000
+    found = settings(suite)
+    assert found.pop("entropy-released") == ("released", 2, 10)  # beside entropy-paper: Fig. 3b
+    assert (len(found), set(found.values())) == (16, TABLE_5)
+    assert {d.state for d in suite.also.values()} == {8}
+    assert {d.predictor.descent.radius for d in suite.also.values()} == {EPS}
+
+
+def test_images_and_settings_are_there_for_the_models_that_the_paper_shows_them_of():
+    both = {"entropy-paper": ("paper", 2, 10), "entropy-released": ("released", 2, 10)}
+    for metadata, keep in (
+        ({}, False),
+        ({"objective": "pgdat", "states": "random"}, False),
+        ({"objective": "trades"}, True),
+    ):
+        suite = made("paper", model(**metadata))
+        assert (settings(suite), suite.keep_images) == (both, keep)
+    defended = made("paper", EarlyState(EntropyReduction(model(**TRADES_RANDOM)), state=8))
+    assert (defended.also, defended.keep_images) == ({}, True)  # its base stands beside it
+
+
+def test_any_model_has_the_settings_of_table_5_in_a_suite_of_their_own():
+    suite = made("settings", model())
+    assert len(suite.specs) == 144
+    assert (len(suite.also), set(settings(suite).values())) == (16, TABLE_5)
+    short = settings(made("settings", model(3)))  # the others would have no step to act on
+    assert (len(short), set(short.values())) == (8, {s for s in TABLE_5 if s[1] <= 2})
+    with pytest.raises(ValueError, match="needs a model with dynamics"):
+        made("settings", lambda x: x)
+
+
+def test_an_included_suite_keeps_its_predictors_and_images_unless_told_otherwise(tmp_path):
+    file, victim = tmp_path / "own.yaml", model(**TRADES_RANDOM)
+    file.write_text("include: [paper]")
+    suite = made(file, victim)
+    assert (settings(suite), suite.keep_images) == (settings(made("paper", victim)), True)
+    file.write_text("{include: [paper], also: {}, keep_images: false}")
+    suite = made(file, victim)
+    assert (suite.also, suite.keep_images) == ({}, False)
+
+
+def test_the_suite_of_the_documentation_can_be_made(tmp_path):
+    page = (Path(__file__).parents[2] / "docs/evaluate.md").read_text()
+    (tmp_path / "mine.yaml").write_text(page.partition("```yaml")[2].partition("```")[0])
+    suite = made(tmp_path / "mine.yaml", model())
+    assert [spec.name for spec in suite.specs] == ["pgd-ready", "aa-ready", "long", "exact"]
+    assert settings(suite) == {"released-T4-R5": ("released", 4, 5)}
+    check_buildable(suite.specs, Subject(model()), seed=0)
+
+
+@pytest.mark.parametrize(
+    ("also", "message"),
+    [
+        ("[a]", "own.yaml: also: expected names, each with settings"),
+        ("{a: 3}", "own.yaml: also: expected names, each with settings"),
+        ("{a: {evry: 3}}", "own.yaml: also: a cannot be made with {'evry': 3}"),
+        ("{a: {variant: released, every: 3}}", "own.yaml: also: a cannot be made with"),
+    ],
+)
+def test_further_predictors_that_cannot_be_made_are_refused(tmp_path, also, message):
+    (tmp_path / "own.yaml").write_text(f"{{include: [quick], also: {also}}}")
+    with pytest.raises(ValueError, match=message):
+        made(tmp_path / "own.yaml", model())
+
+
+def test_table_5_in_one_store_is_that_of_a_store_for_each_setting(tmp_path, monkeypatch):
+    monkeypatch.setattr(suites, "UNROLLINGS", (1,))
+    (tmp_path / "own.yaml").write_text(
+        "{include: [grid], also: {often: {every: 1, steps: 3}, seldom: {every: 3, steps: 2, variant: released}}}"
+    )
+    data, options = images(16), {"threat": Linf(EPS), "batch_size": 16, "shard_size": 16}
+    store = evaluate(EarlyState(model(3), state=3), data, tmp_path / "own.yaml", tmp_path / "all", **options).store
+    together = metrics.by_setting(store)
+    assert together.select("predictor", "variant", "every", "steps").rows() == [
+        ("often", "paper", 1, 3),
+        ("seldom", "released", 3, 2),
+    ]
+    for row in together.iter_rows(named=True):
+        settings = {name: row[name] for name in ("variant", "every", "steps")}
+        defended = EntropyReduction(model(3), radius=EPS, step_size=EPS / 4, **settings)
+        verdict = evaluate(EarlyState(defended, state=3), data, "grid", tmp_path / row["predictor"], **options)
+        (alone,) = metrics.by_setting(verdict.store).iter_rows(named=True)
+        assert alone == {**row, "predictor": "deployed"}
+        assert alone["accuracy"] == verdict.minimum.value
+        assert predictions(verdict.store, "deployed") == predictions(store, row["predictor"])
+    assert predictions(store, "often") != predictions(store, "seldom")
+
+
+def predictions(store, predictor):
+    rows = store.rows().filter(pl.col("predictor") == predictor).sort("attack", "image", "state")
+    return rows.select("attack", "image", "state", "prediction").collect().rows()
