@@ -296,7 +296,7 @@ def by_setting(store: Store) -> pl.DataFrame:
 def _entropy_settings(config: Any) -> dict[str, Any] | None:
     """Of the entropy reduction in a predictor's configuration, if there is one."""
     while isinstance(config, dict):
-        if config["kind"] == "EntropyReduction":
+        if config.get("kind") == "EntropyReduction":
             return config
         config = config.get("predictor")
     return None
