@@ -95,7 +95,7 @@ def test_an_interrupted_run_goes_on_to_the_same_bytes(run, straight, tmp_path):
 
 def test_a_finished_run_attacks_nothing_again(run, straight, tmp_path, monkeypatch):
     shutil.copytree(straight.folder, tmp_path / "store")
-    monkeypatch.setattr(runner_module, "build_attack", None)
+    monkeypatch.setattr(runner_module, "attack_together", None)
     assert run("store").table() == straight.table()
 
 

@@ -46,6 +46,14 @@ class Oracle(ABC):
         with torch.no_grad():
             return surrogate, self.target(x.detach())
 
+    def for_rows(self, places: Tensor) -> Oracle:
+        """What is asked when only these images of a batch are shown; overridden where images have their own settings.
+
+        Args:
+            places: Where they stand in the batch.
+        """
+        return self
+
     def __call__(self, x: Tensor) -> Tensor:
         """Logits: the chosen values with the surrogate's gradient."""
         if self.values == "surrogate":

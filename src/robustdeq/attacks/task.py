@@ -50,33 +50,33 @@ class Task:
         """One more pass for these images."""
         self.queries[self.places[rows]] += 1
 
+    def _asked(self, rows: Tensor) -> Oracle:
+        """The oracle for these images, which is then shown them once."""
+        self.count(rows)
+        return self.oracle.for_rows(self.places[rows])
+
     def seen(self, x: Tensor, rows: Tensor) -> Tensor:
         """The oracle's logits with gradients, its values as it was set."""
-        self.count(rows)
-        return self.oracle(x)
+        return self._asked(rows)(x)
 
     def surrogate(self, x: Tensor, rows: Tensor) -> Tensor:
         """The surrogate's logits with gradients."""
-        self.count(rows)
-        return self.oracle.surrogate(x)
+        return self._asked(rows).surrogate(x)
 
     def deployed(self, x: Tensor, rows: Tensor) -> Tensor:
         """The deployed predictor's logits, without gradients."""
-        self.count(rows)
-        return self.oracle.deployed(x)
+        return self._asked(rows).deployed(x)
 
     def straight_through(self, x: Tensor, rows: Tensor) -> Tensor:
         """The deployed predictor's logits with the surrogate's gradient."""
-        self.count(rows)
-        return deployed_values(self.oracle)(x)
+        return deployed_values(self._asked(rows))(x)
 
     def seen_and_deployed(self, x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         """What `seen` gives, and the deployed logits from the same pass."""
         if self.oracle.values == "deployed":
             logits = self.seen(x, rows)
             return logits, logits.detach()
-        self.count(rows)
-        return self.oracle.both(x)
+        return self._asked(rows).both(x)
 
 
 def deployed_values(oracle: Oracle) -> Oracle:

@@ -1,4 +1,7 @@
-"""Runs what is missing in a store, item by item: an item is an attack on a data shard."""
+"""Runs what is missing in a store, bundle by bundle of items: an item is an attack on a data shard.
+
+A bundle is one item, or as many as fit into one batch together (see `stacking`).
+"""
 
 from __future__ import annotations
 
@@ -16,12 +19,13 @@ import torch
 from torch import Tensor
 
 from robustdeq.evaluation.bounds import Bounds, Interval
-from robustdeq.evaluation.build import build_attack, build_oracle, resolve
+from robustdeq.evaluation.build import resolve
 from robustdeq.evaluation.manifest import Plan
 from robustdeq.evaluation.memory import halving
 from robustdeq.evaluation.metrics import strongest
 from robustdeq.evaluation.scoring import Scores, rows, score
 from robustdeq.evaluation.specs import AttackSpec, counts
+from robustdeq.evaluation.stacking import attack_together, bundles
 from robustdeq.evaluation.store import ATTACK_SCHEMA, Store
 
 KEYS = ["image", "predictor", "state"]
@@ -45,6 +49,10 @@ class Item:
 
     attack: str | None
     shard: int
+
+
+Bundle = tuple[Item, ...]
+"""Items of one shard that are computed together."""
 
 
 @dataclass(frozen=True)
@@ -84,11 +92,12 @@ class Runner:
         self.budget, self.keep_images = budget, keep_images
         self.rank, self.world_size = rank, world_size
         self.report = report or (lambda progress: None)
-        self.items = list(self._items())
+        self.bundles = list(self._bundles())
+        self.items = [item for bundle in self.bundles for item in bundle]
         self.bounds = Bounds(store, store_specs(store), plan.threat, len(y), plan.shard_size)
-        own = [item for k, item in enumerate(self.items) if self._owner(k, item) == rank]
-        offset = rank * len(self.items) // world_size  # processes that help out begin at different places
-        self._order = (*own, *self.items[offset:], *self.items[:offset])
+        own = [bundle for k, bundle in enumerate(self.bundles) if self._owner(k, bundle) == rank]
+        offset = rank * len(self.bundles) // world_size  # processes that help out begin at different places
+        self._order = (*own, *self.bundles[offset:], *self.bundles[:offset])
         self._done: set[Item] = set()
         self._counted: set[Item] = set()
         self._started = self._refreshed = 0.0
@@ -100,30 +109,37 @@ class Runner:
         with self._signals():
             self._refresh()
             self._report("looking")
-            while (item := self._next()) is not None:
-                if self._over_budget(item):
+            while (bundle := self._next()) is not None:
+                if self._over_budget(bundle):
                     break
-                self._run(item)
+                self._run(bundle)
             self._refresh()
         return len(self._done) == len(self.items)
 
-    def _items(self) -> Iterator[Item]:
-        for name in (None, *self.specs):
-            for shard in range(-(-self._limit(name) // self.plan.shard_size)):
-                yield Item(name, shard)
+    def _bundles(self) -> Iterator[Bundle]:
+        plan, specs = self.plan, list(self.specs.values())
+        size = min(plan.shard_size, len(self.y))
+        alone = [(spec.name,) for spec in specs]  # images that leave tie the attacks of a shard together
+        together = [
+            tuple(spec.name for spec in bundle)
+            for bundle in bundles(specs, plan.subject, shard_size=size, batch_size=plan.batch_size)
+        ]
+        for names in ((None,), *(alone if plan.union else together)):
+            for shard in range(-(-self._limit(names[0]) // plan.shard_size)):
+                yield tuple(Item(name, shard) for name in names)
 
     def _limit(self, attack: str | None) -> int:
         """How many images it is for."""
         limit = None if attack is None else self.specs[attack].limit
         return len(self.y) if limit is None else min(limit, len(self.y))
 
-    def _owner(self, position: int, item: Item) -> int:
-        """Images that leave tie the attacks of a shard together; otherwise every item is free."""
-        return (item.shard if self.plan.union else position) % self.world_size
+    def _owner(self, position: int, bundle: Bundle) -> int:
+        """Images that leave tie the attacks of a shard together; otherwise every bundle is free."""
+        return (bundle[0].shard if self.plan.union else position) % self.world_size
 
-    def _next(self) -> Item | None:
-        """An item of this process, else whatever else is missing and can be done."""
-        return next((item for item in self._order if not self._is_done(item) and self._ready(item)), None)
+    def _next(self) -> Bundle | None:
+        """A bundle of this process, else whatever else is missing and can be done."""
+        return next((b for b in self._order if not all(map(self._is_done, b)) and all(map(self._ready, b))), None)
 
     def _is_done(self, item: Item) -> bool:
         if item not in self._done and self._is_stored(item):
@@ -172,12 +188,12 @@ class Runner:
         names = [spec.name for spec in before if counts(spec.group, spec.threat, threat)]
         return [Item(name, item.shard) for name in names if item.shard * self.plan.shard_size < self._limit(name)]
 
-    def _over_budget(self, item: Item) -> bool:
-        """Whether the time is over, or would be before this item ends, going by those before it."""
+    def _over_budget(self, bundle: Bundle) -> bool:
+        """Whether the time is over, or would be before these items end, going by those before them."""
         if self.budget is None:
             return False
         spent = time.monotonic() - self._started
-        foretold = self._foretell(self._item_cost(item)) or 0.0
+        foretold = self._foretell(sum(map(self._item_cost, bundle))) or 0.0
         return spent + foretold > self.budget
 
     def _item_cost(self, item: Item) -> float:
@@ -192,23 +208,27 @@ class Runner:
         begin = item.shard * self.plan.shard_size
         return begin, min(begin + self.plan.shard_size, self._limit(item.attack))
 
-    def _run(self, item: Item) -> None:
-        self._report(item.attack or "clean")
+    def _run(self, bundle: Bundle) -> None:
+        first = bundle[0]
+        doing = f"{first.attack or 'clean'}{f' and {len(bundle) - 1} more' if len(bundle) > 1 else ''}"
+        self._report(doing)
         began = time.monotonic()
-        index = torch.arange(*self._range(item))
-        if item.attack is None:
-            self._run_clean(item.shard, index)
+        index = torch.arange(*self._range(first))
+        if first.attack is None:
+            self._run_clean(first.shard, index)
         else:
-            index = self._survivors(item, index) if self.plan.union else index
-            self._run_attack(self._resolved(self.specs[item.attack]), item.shard, index)
+            index = self._survivors(first, index) if self.plan.union else index
+            self._run_attacks(bundle, index)
         seconds = time.monotonic() - began
-        if item.attack is not None:
+        if first.attack is not None:
             self._seconds += seconds
-            self._cost += self._item_cost(item)
-            self._images += len(index)
-        self.store.log_time(self.rank, {**asdict(item), "images": len(index), "seconds": round(seconds, 4)})
-        self._is_done(item)
-        self._report(item.attack or "clean")
+            self._cost += sum(map(self._item_cost, bundle))
+            self._images += len(index) * len(bundle)
+        for item in bundle:
+            share = round(seconds / len(bundle), 4)
+            self.store.log_time(self.rank, {**asdict(item), "images": len(index), "seconds": share})
+            self._is_done(item)
+        self._report(doing)
 
     def _run_clean(self, shard: int, index: Tensor) -> None:
         frames = []
@@ -226,46 +246,59 @@ class Runner:
             ]
         )
 
-    def _run_attack(self, spec: AttackSpec, shard: int, index: Tensor) -> None:
+    def _run_attacks(self, bundle: Bundle, index: Tensor) -> None:
+        """All of a bundle, whatever of it is stored already, so that its batches are those of every other run."""
+        shard, specs = bundle[0].shard, [self._resolved(self.specs[str(item.attack)]) for item in bundle]
+        pairs = torch.cartesian_prod(torch.arange(len(specs)), index)  # number in the bundle, image
         frames, images = [], []
-        for part in index.split(self.plan.batch_size) if len(index) else ():
-            for frame, pixels in halving(lambda batch: self._attacked_rows(spec, batch), part):
+        for part in pairs.split(self.plan.batch_size) if len(pairs) else ():
+            for frame, pixels in halving(lambda batch: self._attacked_rows(specs, batch), part):
                 frames.append(frame)
                 images.append(pixels)
-        table = pl.concat(frames) if frames else pl.DataFrame(schema=ATTACK_SCHEMA).drop("clean_prediction")
+        for number, item in enumerate(bundle):
+            if self._is_stored(item):
+                continue
+            table = pl.DataFrame(schema=ATTACK_SCHEMA).drop("clean_prediction")
+            kept = index, self._batch(index)[0]  # a file of no images says that none had to be attacked
+            if frames:
+                table = pl.concat(frames).filter(pl.col("number") == number).drop("number")
+                kept = index, torch.cat(images)[pairs[:, 0] == number]
+            self._write(str(item.attack), shard, table, kept if self.keep_images else None)
+
+    def _write(self, attack: str, shard: int, table: pl.DataFrame, kept: tuple[Tensor, Tensor] | None) -> None:
         clean = pl.read_parquet(self.store.clean_path(shard)).select(*KEYS, clean_prediction="prediction")
         table = table.join(clean, on=KEYS, how="left", maintain_order="left").with_columns(
             success=pl.col("prediction") != pl.col("label")
         )
-        kept = None
-        if self.keep_images:  # a file of no images says that none had to be attacked
-            kept = index, torch.cat(images) if images else self._batch(index)[0]
-        self.store.write_attack(spec.name, shard, table, kept)
+        self.store.write_attack(attack, shard, table, kept)
 
-    def _attacked_rows(self, spec: AttackSpec, index: Tensor) -> tuple[pl.DataFrame, Tensor]:
+    def _attacked_rows(self, specs: list[AttackSpec], pairs: Tensor) -> tuple[pl.DataFrame, Tensor]:
+        """Rows of attacked images, in the order of the pairs within each predictor and state, and the images."""
+        number, index = pairs[:, 0], pairs[:, 1]
         x, y = self._batch(index)
-        images, queries, logits = self._attack(spec, x, y, index)
+        images, queries, logits = self._attack(specs, number, x, y, index)
+        diagnostics = specs[0].diagnostics
         frames = []
         for name, subject in self.plan.scored.items():
             if name == "deployed" and logits is not None and not self.plan.all_states:
                 scores = Scores([subject.deployed_state], logits[None])  # the attack has judged by them already
             else:
                 scores = score(subject, images, all_states=self.plan.all_states)
-            clean = score(subject, x, all_states=True) if spec.diagnostics and subject.dynamic else None
-            frames.append(rows(name, subject, scores, index, y, clean=clean, diagnostics=spec.diagnostics))
-        counted = pl.DataFrame({"image": index.numpy(), "queries": queries.cpu().numpy()})
-        table = pl.concat(frames).join(counted, on="image", how="left", maintain_order="left")
-        return table, images.cpu()
+            clean = score(subject, x, all_states=True) if diagnostics and subject.dynamic else None
+            also = {"queries": queries, "number": number}
+            frames.append(rows(name, subject, scores, index, y, clean=clean, diagnostics=diagnostics, also=also))
+        return pl.concat(frames), images.cpu()
 
-    def _attack(self, spec: AttackSpec, x: Tensor, y: Tensor, index: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+    def _attack(
+        self, specs: list[AttackSpec], number: Tensor, x: Tensor, y: Tensor, index: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
         """Adversarial images, queries, and the deployed logits if the attack was on the deployed predictor."""
-        if spec.attack == "stored":
-            return stored_images(spec, x, index), torch.zeros_like(y), None
-        if spec.every_image and self.plan.all_states and spec.blind:
-            spec = replace(spec, on="base")  # the same images, and no defended pass only to judge what is scored anyway
-        oracle = build_oracle(spec, self.plan.subject)
-        result = build_attack(spec, self.plan.seed)(oracle, x, y, every_image=spec.every_image, index=index)
-        return result.images, result.queries, result.logits if spec.on == "deployed" else None
+        if specs[0].attack == "stored":
+            return stored_images(specs[0], x, index), torch.zeros_like(y), None
+        if self.plan.all_states:  # the same images, and no defended pass only to judge what is scored anyway
+            specs = [replace(spec, on="base") if spec.every_image and spec.blind else spec for spec in specs]
+        result = attack_together(specs, number, self.plan.subject, self.plan.seed, x, y, index)
+        return result.images, result.queries, result.logits if specs[0].on == "deployed" else None
 
     def _batch(self, index: Tensor) -> tuple[Tensor, Tensor]:
         device = self.plan.subject.device or self.x.device

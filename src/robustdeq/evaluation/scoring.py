@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import polars as pl
@@ -69,6 +70,7 @@ def rows(
     *,
     clean: Scores | None = None,
     diagnostics: bool = False,
+    also: Mapping[str, Tensor] | None = None,
 ) -> pl.DataFrame:
     """Long-format rows, state by state: what is common to clean and attacked images.
 
@@ -80,11 +82,13 @@ def rows(
         labels: Theirs.
         clean: Scores of the clean images, to measure the deviation of the states from theirs.
         diagnostics: Keep residuals and deviations.
+        also: Further columns, a value for each image.
     """
+    common = {key: value.cpu().numpy() for key, value in {"image": index, "label": labels, **(also or {})}.items()}
     frames = []
     for k, state in enumerate(scores.names):
         measured = {key: value.cpu().numpy() for key, value in measure(scores.logits[k], labels).items()}
-        frame = pl.DataFrame({"image": index.cpu().numpy(), "label": labels.cpu().numpy(), **measured})
+        frame = pl.DataFrame({**common, **measured})
         residual = deviation = None
         if diagnostics and scores.states is not None and scores.residual is not None and state != FINAL:
             residual = pl.Series(scores.residual[k].cpu().numpy())

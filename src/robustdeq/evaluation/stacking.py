@@ -1,0 +1,87 @@
+"""Attacks that share batches: where a data shard leaves room in one, further attacks of the grid fill it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from robustdeq.attacks import PGD, AttackResult
+from robustdeq.attacks.oracles import UnrolledState
+from robustdeq.attacks.stacked import StackedStates
+from robustdeq.attacks.starts import keys_of, random_starts
+from robustdeq.evaluation.build import build_attack, build_oracle
+from robustdeq.evaluation.specs import AttackSpec, canonical
+from robustdeq.evaluation.subject import Subject
+
+OWN = ("steps", "damping")
+"""Oracle options that each image of a batch may have of its own."""
+
+
+def bundles(
+    specs: Sequence[AttackSpec], subject: Subject, *, shard_size: int, batch_size: int
+) -> list[tuple[AttackSpec, ...]]:
+    """The attacks in their order, those that fit into one batch with a whole data shard of each taken together.
+
+    It depends on the configuration alone, never on what is done already: what an attack's images go through, to the
+    last bit, is the same in every run.
+    """
+    together: dict[str, list[AttackSpec]] = {}
+    for spec in specs:
+        key = canonical(_common(spec)) if stackable(spec, subject) else f"alone: {spec.name}"
+        together.setdefault(key, []).append(spec)
+    most = max(1, batch_size // shard_size)
+    return [tuple(group[k : k + most]) for group in together.values() for k in range(0, len(group), most)]
+
+
+def stackable(spec: AttackSpec, subject: Subject) -> bool:
+    """One run of PGD from a random start on the unrolled state, on images that know nothing of their batch-mates."""
+    alike = spec.attack == "pgd" and spec.oracle == "unrolled" and spec.every_image
+    options = {"restarts": 1, "random_start": True, **spec.options}
+    dynamic = subject.dynamic
+    independent = dynamic is not None and not dynamic.base.solver.batch_coupled
+    return alike and independent and options["restarts"] == 1 and bool(options["random_start"])
+
+
+def _common(spec: AttackSpec) -> dict[str, object]:
+    """What attacks of a bundle have in common: all but their names and what `StackedStates` keeps per image."""
+    content = spec.as_json()
+    options = {name: value for name, value in spec.oracle_options.items() if name not in OWN}
+    left = {name: value for name, value in content.items() if name not in ("name", "hash", "cost")}
+    return {**left, "oracle_options": options}
+
+
+def attack_together(
+    specs: Sequence[AttackSpec], which: Tensor, subject: Subject, seed: int, x: Tensor, y: Tensor, index: Tensor
+) -> AttackResult:
+    """Each image by the attack of its number; one attack alone, or several of a bundle.
+
+    Args:
+        specs: A bundle.
+        which: The number in the bundle of each image's attack.
+        subject: The deployed predictor.
+        seed: Of the evaluation.
+        x: Pixels.
+        y: Labels.
+        index: Places in the data.
+    """
+    first = build_attack(specs[0], seed)
+    if len(specs) == 1:
+        oracle = build_oracle(specs[0], subject)
+        return first(oracle, x, y, every_image=specs[0].every_image, index=index)
+    assert isinstance(first, PGD)
+    # the predictor is the same to all of them: one oracle is built, the others are that one with their own settings
+    oracle = build_oracle(specs[0], subject)
+    assert isinstance(oracle, UnrolledState)
+    own = [{name: spec.oracle_options[name] for name in OWN if name in spec.oracle_options} for spec in specs]
+    default = {name: getattr(UnrolledState, name) for name in OWN}
+    oracles = [replace(oracle, **{**default, **options}) for options in own]
+    start, keys = torch.empty_like(x), keys_of(x, index)
+    for number, spec in enumerate(specs):
+        rows = (which == number).nonzero().flatten()
+        if len(rows):
+            mine = [keys[int(row)] for row in rows]
+            start[rows] = random_starts(first.threat, x[rows], spec.seed(seed), first.kind, 0, mine)
+    return first(StackedStates.of(oracles, which.to(x.device)), x, y, start=start, index=index)
