@@ -1,5 +1,7 @@
 """Images: what it holds, and what it refuses."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch.testing import assert_close
@@ -84,3 +86,11 @@ def test_wrong_types_shapes_and_labels_are_refused(pixels, labels, error, messag
 
 def test_repr_says_how_many_and_how_large():
     assert repr(make()) == "Images(5 of 1x3x4, 3 classes, on cpu)"
+
+
+def test_the_digest_knows_pixels_labels_and_their_order():
+    images = make()
+    assert images.digest() == make().digest()
+    others = [images.subset([1, 0, *range(2, len(images))]), images.subset(slice(0, -1))]
+    others.append(replace(images, labels=images.labels.flip(0)))
+    assert len({images.digest(), *(other.digest() for other in others)}) == 4

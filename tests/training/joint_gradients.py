@@ -11,7 +11,7 @@ from robustdeq.models import create_model
 from robustdeq.processes import launch
 from robustdeq.threat import Linf
 from robustdeq.training import PGDAT, TRADES, RandomState
-from robustdeq.training.trainer import TrainStep
+from robustdeq.training.step import TrainStep
 
 BATCH = 8
 ATTACK = {"threat": Linf(0.1), "steps": 2, "step_size": 0.06}

@@ -80,6 +80,13 @@ def test_a_changed_configuration_is_refused_and_the_difference_shown(tmp_path):
     assert (tmp_path / "state.pt").read_bytes() == state
 
 
+def test_other_training_images_are_refused(tmp_path, monkeypatch):
+    train(tmp_path, {"schedule": {"max_steps": 2}})
+    monkeypatch.setattr("robustdeq.data.Images.digest", lambda self: "another")
+    with pytest.raises(ValueError, match=r"other training images .*another --out"):
+        train(tmp_path, {"schedule": {"max_steps": 3}})
+
+
 def test_the_difference_of_configurations_names_nested_fields():
     assert difference({"a": {"b": 1, "c": 2}, "d": 3}, {"a": {"b": 1, "c": 4}, "e": None}) == [
         "a.c: 2 in the run, 4 asked for",

@@ -10,8 +10,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from robustdeq.recipes import merge, parse_config, read_recipe
-from robustdeq.training.trainer import Interrupted, Trainer
+from robustdeq.training.signals import Interrupted
 from robustdeq.training.trainer import Progress as Report
+from robustdeq.training.trainer import Trainer
 
 
 def run(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -41,6 +42,13 @@ class Images:
     def __repr__(self) -> str:
         size = "x".join(map(str, self.pixels.shape[1:]))
         return f"Images({len(self)} of {size}, {len(self.classes)} classes, on {self.pixels.device})"
+
+    def digest(self) -> str:
+        """What identifies the images, their labels and their order."""
+        result = hashlib.blake2b(repr(tuple(self.pixels.shape)).encode(), digest_size=16)
+        for part in (self.pixels, self.labels):
+            result.update(part.cpu().contiguous().numpy().data)
+        return result.hexdigest()
 
     def to(self, device: torch.device | str) -> Images:
         """The same images on another device."""

@@ -31,6 +31,8 @@ class TrainingState:
     """The step of that validation."""
     config: dict[str, Any]
     """The configuration it belongs to."""
+    data: str | None = None
+    """The training images' digest."""
 
 
 def save_state(folder: Path, state: TrainingState) -> None:

@@ -184,6 +184,8 @@ class TrainConfig:
     """Of everything that is drawn."""
     precision: Literal["32-true", "bf16-mixed", "64-true"] = "32-true"
     """lightning-fabric's precision."""
+    compile: bool = False
+    """torch.compile the model: minutes of compiling at the start, then faster steps; needs a C++ compiler on CPUs."""
     checkpoint_every: int = 100
     """Steps between checkpoints to resume from."""
     on_nonfinite: Literal["stop", "rollback"] = "stop"

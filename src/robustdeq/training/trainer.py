@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import math
 import signal
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Any, cast
 
 import torch
@@ -21,6 +19,7 @@ from robustdeq.models import DEQ, create_model
 from robustdeq.processes import launch
 from robustdeq.provenance import provenance
 from robustdeq.threat import Linf
+from robustdeq.training.average import update_average
 from robustdeq.training.checkpoint import (
     TrainingState,
     difference,
@@ -31,8 +30,10 @@ from robustdeq.training.checkpoint import (
 from robustdeq.training.config import TrainConfig, number
 from robustdeq.training.draws import Draws
 from robustdeq.training.logs import Log
-from robustdeq.training.objectives import Losses, Objective, Penalty, Standard
+from robustdeq.training.objectives import Penalty
 from robustdeq.training.schedule import cosine
+from robustdeq.training.signals import Interrupted, StopSignals
+from robustdeq.training.step import TrainStep
 from robustdeq.training.validation import correct_counts
 
 MAX_SKIPPED = 10
@@ -41,14 +42,6 @@ MAX_SKIPPED = 10
 
 class NonFiniteLossError(RuntimeError):
     """Training met a loss that is NaN or infinite."""
-
-
-class Interrupted(RuntimeError):
-    """Ctrl-C or SIGTERM: the state was saved, the same command goes on."""
-
-    def __init__(self, message: str, code: int) -> None:
-        super().__init__(message)
-        self.code = code
 
 
 @dataclass
@@ -66,40 +59,6 @@ class Progress:
     """Validation accuracy, clean."""
     robust: float | None
     """Validation accuracy under PGD."""
-
-
-class TrainStep(nn.Module):
-    """Attack and loss of one step as a single forward, which is what DDP synchronises."""
-
-    def __init__(self, model: nn.Module, objective: Objective, pretrain_layers: int) -> None:
-        super().__init__()
-        self.model = model
-        self.objective = objective
-        self.pretrain_layers = pretrain_layers
-
-    def forward(
-        self, x: Tensor, y: Tensor, where: tuple[int, int, int, int], phase: str, jacobian: float | None = None
-    ) -> dict[str, Any]:
-        """The loss and its parts.
-
-        Draws (as the tuple of their fields) and penalty (as its weight) come as plain values: Fabric takes apart what
-        it hands on in other precisions than float32, and refuses frozen dataclasses.
-        """
-        draws = Draws(*where)
-        penalty = None if jacobian is None else Penalty(weight=jacobian)
-        if phase == "pretrain":
-            losses = self._pretrain(x, y, draws)
-        else:
-            losses = self.objective(self.model, x, y, draws, penalty)
-        return {"total": losses.total, "parts": losses.parts, "logits": losses.logits}
-
-    def _pretrain(self, x: Tensor, y: Tensor, draws: Draws) -> Losses:
-        if not isinstance(self.model, DEQ):
-            return Standard()(self.model, x, y, draws)
-        generator = draws.own_generator("dropout.loss")
-        logits = self.model.truncated(x, layers=self.pretrain_layers, generator=generator)
-        ce = nn.functional.cross_entropy(logits, y)
-        return Losses(total=ce, parts={"ce": ce.detach()}, logits=logits.detach())
 
 
 class Trainer:
@@ -122,6 +81,7 @@ class Trainer:
         self.data: Dataset = load_dataset(
             config.data.name, data_root, held_out=config.data.held_out, **config.data.options
         )
+        self.data_digest = self.data.train.digest()
         self.augment = RandomCropFlip(padding=config.data.padding, flip=config.data.flip)
         self.train_images = self.data.train.to(self.fabric.device)
         self.validation_images = self._validation_images()
@@ -134,6 +94,10 @@ class Trainer:
         self.step_module: Any
         self.step_module, self.optimizer = self.fabric.setup(step, self.optimizer)
         self.average = self._new_average()
+        if config.compile:
+            for model in (self.model, self.average):
+                if model is not None:
+                    model.compile()
 
         self.steps_per_epoch = steps_per_epoch(len(self.data.train), config.schedule.batch_size)
         self.schedule_steps = self.steps_per_epoch * config.schedule.epochs
@@ -144,25 +108,20 @@ class Trainer:
         self.last_validation: tuple[float, float] | None = None
         self.validated_at: int | None = None
         self._skipped = 0
-        self._signal: int | None = None
-        self._handlers: dict[int, Any] = {}
 
     def fit(self) -> Path:
         """Train to the end; returns the folder of the best checkpoint."""
         self._begin()
         log = Log(self.out, resume_step=self.step) if self.rank == 0 else None
-        on_main_thread = threading.current_thread() is threading.main_thread()  # elsewhere signals cannot be handled
-        for signum in (signal.SIGINT, signal.SIGTERM) if on_main_thread else ():
-            self._handlers[signum] = signal.signal(signum, self._remember)
         try:
-            self._loop(log)
+            with StopSignals() as signals:
+                self._loop(log, signals)
         finally:
-            self._forget_signals()
             if log is not None:
                 log.close()
         return self.out / "best"
 
-    def _loop(self, log: Log | None) -> None:
+    def _loop(self, log: Log | None, signals: StopSignals) -> None:
         every = self.config.validation.every or self.steps_per_epoch
         started, first = time.monotonic(), self.step
         while self.step < self.total:
@@ -177,7 +136,7 @@ class Trainer:
             if self.step % self.config.checkpoint_every == 0 or at_end:
                 self._save()
             if not at_end:
-                self._stop_if_asked()
+                self._stop_if_asked(signals.received)
 
     def _train_step(self) -> tuple[dict[str, float], float, str]:
         schedule = self.config.schedule
@@ -207,7 +166,8 @@ class Trainer:
         self._skipped = 0
         self.optimizer.step()
         self._share_statistics()
-        self._update_average()
+        if self.average is not None and schedule.ema is not None:
+            update_average(self.average, self.model, schedule.ema, self.step)
         return values, lr, phase
 
     def _batch(self, draws: Draws) -> tuple[Tensor, Tensor]:
@@ -321,6 +281,11 @@ class Trainer:
                     f"{self.out} holds a run with another configuration; give another --out, or the same options:\n  "
                     + "\n  ".join(lines)
                 )
+            if state.data not in (None, self.data_digest):
+                raise ValueError(
+                    f"{self.out} holds a run on other training images than those found now ({self.config.data.name}, "
+                    f"{len(self.data.train)} images); give the data it began with, or another --out"
+                )
             self._restore(state)
         elif self.rank == 0:
             self.out.mkdir(parents=True, exist_ok=True)
@@ -356,6 +321,7 @@ class Trainer:
                     validation=self.last_validation,
                     validated_at=self.validated_at,
                     config=self._config_as_json(),
+                    data=self.data_digest,
                 ),
             )
         self._export("last")
@@ -388,19 +354,9 @@ class Trainer:
         """Over all ranks."""
         return cast("Tensor", self.fabric.all_reduce(value.to(self.fabric.device), reduce_op=how))
 
-    def _remember(self, signum: int, frame: FrameType | None) -> None:
-        """Save at the end of this step; a second signal acts at once, as if we were not here."""
-        self._signal = signum
-        self._forget_signals()
-
-    def _forget_signals(self) -> None:
-        for signum, handler in self._handlers.items():
-            signal.signal(signum, handler)
-        self._handlers = {}
-
-    def _stop_if_asked(self) -> None:
+    def _stop_if_asked(self, received: int) -> None:
         """All ranks stop at the same step."""
-        asked = torch.tensor(self._signal or 0)
+        asked = torch.tensor(received)
         if self.world_size > 1:
             asked = self._reduce(asked, "max")
         if int(asked):
@@ -431,17 +387,6 @@ class Trainer:
         average = self._build_model().to(self.fabric.device)
         average.load_state_dict(self.model.state_dict())
         return average.requires_grad_(False).eval()
-
-    @torch.no_grad()
-    def _update_average(self) -> None:
-        if self.average is None or self.config.schedule.ema is None:
-            return
-        decay = min(self.config.schedule.ema, (self.step + 1) / (self.step + 10))  # a young average forgets faster
-        for (_, mean), value in zip(self.average.state_dict().items(), self.model.state_dict().values(), strict=True):
-            if mean.is_floating_point():
-                mean.lerp_(value.to(mean.dtype), 1 - decay)
-            else:
-                mean.copy_(value)
 
     def _validation_images(self) -> Images:
         wanted = self.config.validation.images
