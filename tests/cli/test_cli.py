@@ -33,6 +33,11 @@ def test_bench_counts_the_multiply_adds_of_mdeq_large():
     assert sum(call.macs for call in log.calls) / 1e9 == pytest.approx(0.41, abs=0.005)
 
 
+def test_bench_refuses_to_compile_what_it_does_not_compile(capsys):
+    assert main(["bench", "core", "--compile", "true"]) == 1
+    assert "--compile is for bench train, not for bench core" in capsys.readouterr().err
+
+
 def test_bench_refuses_a_model_that_is_not_an_mdeq(capsys):
     assert main(["bench", "--models", "resnet18", "--rounds", "1"]) == 1
     assert "resnet18" in capsys.readouterr().err

@@ -16,7 +16,7 @@ from robustdeq.cli.benchmarks.evaluate import evaluate
 from robustdeq.cli.benchmarks.train import train
 from robustdeq.provenance import provenance
 
-SUBJECTS = {"core": core, "train": train, "defence": defence}
+SUBJECTS = {"core": core, "defence": defence}
 Subject = Literal["core", "train", "defence", "evaluate"]
 MODELS = "mdeq-large,mdeq-tiny"
 
@@ -28,6 +28,7 @@ def run(
     batch: int | None = None,
     rounds: int = 5,
     images: int = 100,
+    compile: bool = False,
     data_root: Path | None = None,
     json_file: Path | None = None,
 ) -> None:
@@ -42,11 +43,14 @@ def run(
         batch: Images per batch; each model's own default if not given.
         rounds: Timed rounds; the least time counts.
         images: Test images to attack (evaluate).
+        compile: Compile our side, as `robustdeq train --compile true` does (train); takes minutes before it measures.
         data_root: Where the data of the checkpoints are (evaluate).
         json_file: Write the records here as JSON.
     """
     if rounds < 1 or images < 1 or (batch is not None and batch < 1):
         raise ValueError(f"rounds, images and batch must be at least 1, got {rounds}, {images} and {batch}")
+    if compile and subject != "train":
+        raise ValueError(f"--compile is for bench train, not for bench {subject}")
     console = Console()
     if not console.is_terminal:
         console = Console(width=120)  # into a file: the table has no screen to fit
@@ -54,6 +58,8 @@ def run(
     with console.status("starting") as status:
         if subject == "evaluate":
             records = evaluate(models.split(",") if models else [], images, data_root, status.update)
+        elif subject == "train":
+            records = train((models or MODELS).split(","), batch, rounds, status.update, compiled=compile)
         else:
             records = SUBJECTS[subject]((models or MODELS).split(","), batch, rounds, status.update)
     console.print(_table(records))

@@ -30,18 +30,22 @@ class _Depths(Draws):
         return DEPTHS[name.removeprefix("depth.")]
 
 
-def train(models: list[str], batch: int | None, rounds: int, say: Callable[[str], None]) -> list[dict[str, Any]]:
+def train(
+    models: list[str], batch: int | None, rounds: int, say: Callable[[str], None], *, compiled: bool = False
+) -> list[dict[str, Any]]:
     """Records of a whole step (inner attack, losses, backward, Adam), seconds per image."""
     return [
-        _one(name, kind, random, batch or BATCH.get(name, 32), rounds, say)
+        _one(name, kind, random, batch or BATCH.get(name, 32), rounds, say, compiled)
         for name in models
         for kind in ("pgdat", "trades")
         for random in (False, True)
     ]
 
 
-def _one(name: str, kind: str, random: bool, batch: int, rounds: int, say: Callable[[str], None]) -> dict[str, Any]:
-    label = f"{kind}{' + random' if random else ''}"
+def _one(
+    name: str, kind: str, random: bool, batch: int, rounds: int, say: Callable[[str], None], compiled: bool
+) -> dict[str, Any]:
+    label = f"{kind}{' + random' if random else ''}{', compiled' if compiled else ''}"
     say(f"{name}: {label}, batch {batch}")
     generator = torch.Generator().manual_seed(0)
     ours = create_model(name).train()
@@ -58,6 +62,9 @@ def _one(name: str, kind: str, random: bool, batch: int, rounds: int, say: Calla
     def plain_step() -> None:
         _update(optimizers[1], _plain_loss(kind, random, other, x, y, draws))
 
+    if compiled:
+        ours.compile()
+        our_step()
     ours_seconds, plain_seconds = best_times(rounds, our_step, plain_step)
     return {
         "name": label,
