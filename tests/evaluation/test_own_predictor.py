@@ -31,10 +31,12 @@ def test_a_function_through_the_short_suites(tmp_path, suite):
 
 @pytest.mark.long
 @pytest.mark.parametrize("suite", ["quick", "grid", "transfer", "autoattack", "paper", "audit"])
-@pytest.mark.parametrize("function", ["plain_function", "small_deq"])
+@pytest.mark.parametrize("function", ["linear_function", "small_deq"])
 def test_every_suite_on_the_command_line(tmp_path, suite, function, capsys):
-    # at this radius the first attacks break every image, and the later parts of AutoAttack have nothing left to do
-    words = [f"--suite={suite}", f"--out={tmp_path}", "--limit=3", "--device=cpu", "--eps=0.5"]
+    # of the function some images survive to FAB and Square; a DEQ's break early here, at a large radius, to save time
+    # (on one that survives they work in test_digits.py)
+    eps = 0.085 if function == "linear_function" else 0.5
+    words = [f"--suite={suite}", f"--out={tmp_path}", "--limit=3", "--device=cpu", f"--eps={eps}"]
     assert main(["evaluate", f"tests.evaluation.predictors:{function}", *words]) == 0
     assert "union" in capsys.readouterr().out
     store = Store(tmp_path)
@@ -42,6 +44,11 @@ def test_every_suite_on_the_command_line(tmp_path, suite, function, capsys):
     if suite in ("autoattack", "paper"):
         (aa,) = metrics.aa_accuracy(store).values()
         assert aa.value <= metrics.clean_accuracy(store).value
+    if eps < 0.5 and suite in ("autoattack", "paper", "audit"):  # all of APGD, FAB and Square had their turn
+        (name,) = [n for n in store.attacks if n in ("aa", "aa-ready", "square")]
+        left = store.rows(name).filter(pl.col("deployed") & ~pl.col("success")).collect()
+        assert 0 < left.height <= (3 if name == "square" else 2)
+        assert left["queries"].min() > (5000 if name == "square" else 6000)
     if suite == "paper" and function == "small_deq":
         resolved = json.loads((tmp_path / "manifest.json").read_text())["attacks"]["aa-strongest"]["resolved"]
         assert resolved["attack_of_grid"] == metrics.strongest(store).attack
