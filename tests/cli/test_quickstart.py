@@ -5,32 +5,37 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from rich.console import Console
+from rich.measure import Measurement
 from tests.report.results import two_attacks
 
 from robustdeq.cli import quickstart
 from robustdeq.cli.main import build_parser, main
 from robustdeq.recipes import load_recipe
 from robustdeq.report import find_sources, make_tables
+from robustdeq.report.table import Cell
 from robustdeq.training.logs import read_log
 
 
 def steps(out):
-    return [step for name, recipe in quickstart.ARMS.items() for step in quickstart._arm(name, recipe, Path(out))]
+    return [step for queue in quickstart._queues(Path(out)) for step in queue]
 
 
 def test_it_runs_the_commands_that_a_user_would_type(tmp_path):
     found = [build_parser().parse_args(step.words, defaults=False) for step in steps(tmp_path)]
-    assert [words.verb for words in found] == ["train", "evaluate", "train", "evaluate", "evaluate"]
+    assert [words.verb for words in found] == ["train", "evaluate", "evaluate", "train", "evaluate"]
     grids = [words.evaluate for words in found if words.verb == "evaluate"]
+    suite = str(tmp_path / "suite.yaml")
     assert [(g.suite, g.limit, g.defence) for g in grids] == [
-        ("grid", 50, "entropy"),
-        ("grid", 50, "entropy"),
+        (suite, 50, "entropy"),
         ("audit-reduced", 10, "entropy"),
+        (suite, 50, "entropy"),
     ]
+    assert steps(tmp_path)[2].after == steps(tmp_path)[3]  # the audited model is trained on the other core
     first, second = (load_recipe(words.train.recipe).objective for words in found if words.verb == "train")
     assert (first.kind, first.states, second.kind, second.states) == ("trades", "final", "trades", "random")
 
@@ -50,11 +55,15 @@ def test_the_table_is_the_report_s_first(tmp_path):
     two_attacks(tmp_path / "s", defended=True)
     table = next(t for t in make_tables(find_sources([tmp_path])) if t.name == "table-1")
     shown = io.StringIO()
-    Console(width=120, file=shown).print(quickstart._shown(table))
+    Console(width=quickstart.WIDTH, file=shown).print(quickstart._shown(table))
     assert "s (base)" in shown.getvalue()
     cells = [cell for row in table.rows for cell in row if cell.small]
     assert len(cells) == 6  # clean, PGD and union of two predictors
-    assert all(f"{cell.text} ({cell.small})" in shown.getvalue() for cell in cells)
+    assert all(cell.text in shown.getvalue() and cell.small in shown.getvalue() for cell in cells)
+    names = {"s": "results/trades-random", "s (base)": "results/trades-random (base)"}  # as long as it gets
+    long = replace(table, rows=[[Cell(names[row[0].text]), *row[1:]] for row in table.rows])
+    measured = Measurement.get(Console(width=200), Console(width=200).options, quickstart._shown(long))
+    assert measured.maximum <= quickstart.WIDTH
 
 
 def test_a_step_that_fails_is_named_with_its_log(tmp_path, monkeypatch, capsys):
@@ -86,6 +95,9 @@ def test_the_whole_of_it_and_the_same_report_again(tmp_path, capsys):
     text = capsys.readouterr().out
     assert "trades-random (base)" in text
     assert "in all" in text
+    tables = {table.name: table for table in make_tables(find_sources([out]))}
+    assert tables["table-2"].rows
+    assert len(list(out.glob("results/trades/attacks/*"))) == 145
     assert main(["report", str(out), "--out", str(tmp_path / "again")]) == 0
     first = sorted(p for p in (out / "report").rglob("*") if p.is_file())
     assert len(first) > 10

@@ -141,6 +141,10 @@ def test_keeping_images_later_makes_them(run):
     assert [kept.attack_path("pgd-ready", s).read_bytes() for s in range(2)] == rows
     assert kept.has_images("pgd-ready")
     assert [kept.images("pgd-ready", s)[0].tolist() for s in range(2)] == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    assert first.clean_images(0) is not None  # they stand beside the attacked ones
+    index, pixels = kept.clean_images(1)
+    assert index.tolist() == [4, 5, 6, 7]
+    assert torch.equal(pixels, images(COUNT)[0][4:])
     kept.images_path("pgd-ready", 1).unlink()
     assert not kept.has_images("pgd-ready")
 

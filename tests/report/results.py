@@ -106,7 +106,9 @@ def make_store(
 
     every = [(p, s) for p in predictors for s in STATES]
     clean = pl.concat([rows(p, s, range(wrong), 0.0) for p, s in every])
-    store.write_clean(0, clean.rename({"right": "correct"}))
+    pixels = torch.arange(images * 64, dtype=torch.float32).reshape(images, 1, 8, 8) / (images * 64)
+    place = torch.arange(images)
+    store.write_clean(0, clean.rename({"right": "correct"}), (place, 1 - pixels) if keep else None)
     for name in specs:
         bad = sorted({*range(wrong), *broken[name]})
         frame = pl.concat([rows(p, s, bad, 0.5) for p, s in every]).with_columns(
@@ -115,8 +117,7 @@ def make_store(
             queries=pl.lit(10),
             deviation=pl.lit(0.25, dtype=pl.Float32),
         )
-        pixels = torch.arange(images * 64, dtype=torch.float32).reshape(images, 1, 8, 8) / (images * 64)
-        store.write_attack(name, 0, frame, (torch.arange(images), pixels) if keep else None)
+        store.write_attack(name, 0, frame, (place, pixels) if keep else None)
     return store
 
 

@@ -137,9 +137,12 @@ def test_the_page_of_images_shows_the_kept_pixels_of_the_most_broken_image(tmp_p
     ((_, pictures),) = page.groups
     assert [p.number for p in pictures[:3]] == [3, 2, 1]  # broken twice, lower margin first; then once
     assert (pictures[0].broken_by, pictures[0].of) == (2, 3)
-    shown = np.asarray(Image.open(io.BytesIO(base64.b64decode(pictures[0].png))))
+    clean, shown = (
+        np.asarray(Image.open(io.BytesIO(base64.b64decode(png)))) for png in (pictures[0].clean_png, pictures[0].png)
+    )
     expected = np.rint(np.arange(3 * 64, 4 * 64).reshape(8, 8) / 640 * 255)
     assert np.array_equal(shown, expected)
+    assert np.abs(clean + expected - 255).max() <= 1  # the store's clean images are the attacked ones inverted
     # entropy at z[2]: clean 0.2, attacked 0.7, regulated 0.5
     assert "clean 0.20, attacked 0.70, regulated 0.50" in pictures[0].traces.alt
 

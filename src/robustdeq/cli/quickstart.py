@@ -17,14 +17,21 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.table import Table as Shown
 
 from robustdeq.evaluation import Store
-from robustdeq.report import find_sources, make_tables, write_report
+from robustdeq.report import make_report
 from robustdeq.report.table import Table
 from robustdeq.training.logs import read_log
 
 IMAGES, AUDITED = 50, 10
+ROWS = 18 * IMAGES
+"""A batch: all attacks of the grid on one state. One attack on so few digits would mostly wait for Python."""
+SUITE = "include: [quick, grid]\n"
+"""The 144 attacks, and the ready-made one that the report sets beside the worst of them."""
 ARMS = {"trades": "digits-nano-trades", "trades-random": "digits-nano-trades-random"}
 AUDIT = "trades-random"
-COLUMNS = ("store", "method", "images", "clean", "PGD", "union")
+DEVICE = ("--device", "cpu")
+COLUMNS = ("store", "method", "clean", "PGD", "union")
+WIDTH = 100
+"""Columns of a terminal that does not say how wide it is."""
 POLL = 1.0
 """Seconds between looks at what the commands have written."""
 
@@ -36,6 +43,8 @@ class Step:
     what: str
     words: list[str]
     out: Path
+    after: Step | None = None
+    """It is not begun before that one is done."""
     log: Path = field(init=False)
 
     def __post_init__(self) -> None:
@@ -63,58 +72,67 @@ def run(*, out: Path = Path("runs/quickstart")) -> int:
     Args:
         out: Folder for runs, results and report.
     """
-    console = Console() if sys.stdout.isatty() else Console(width=120)
+    console = Console() if sys.stdout.isatty() else Console(width=WIDTH)
     out.mkdir(parents=True, exist_ok=True)
     console.print(f"Two models are trained, attacked and defended side by side; everything goes to {out}.\n")
     began = time.monotonic()
-    arms = [_arm(name, recipe, out) for name, recipe in ARMS.items()]
-    failed = _run_all(arms, console)
+    (out / "suite.yaml").write_text(SUITE)
+    failed = _run_all(_queues(out), console)
     if failed is not None:
         last = "\n".join(failed.log.read_text().splitlines()[-5:])
         print(f"robustdeq: error: {failed.what} failed, {failed.log} says:\n{last}", file=sys.stderr)  # noqa: T201
         return 1
     writing = time.monotonic()
-    index = write_report([out], out / "report")
-    tables = {table.name: table for table in make_tables(find_sources([out]))}
+    report = make_report([out])
+    index = report.write(out / "report")
     _took(console, time.monotonic() - writing, "report")
     _took(console, time.monotonic() - began, "in all\n")
-    console.print(_shown(tables["table-1"]))
-    _audited(console, tables["audit"])
+    console.print(_shown(report.table("table-1")))
+    _audited(console, report.table("audit"))
     _farewell(console, out, index)
     return 0
 
 
+def _queues(out: Path) -> list[list[Step]]:
+    """For each of two cores the commands in their order: train and attack; the audit on the core that is free first."""
+    queues = [_arm(name, recipe, out) for name, recipe in ARMS.items()]
+    trained = {name: queue[0] for name, queue in zip(ARMS, queues, strict=True)}
+    if AUDIT in trained:
+        queues[0].append(_audit(out, trained[AUDIT]))
+    return queues
+
+
 def _arm(name: str, recipe: str, out: Path) -> list[Step]:
-    """The commands for one model, in order."""
+    """The commands for one model."""
     run, results = out / name, out / "results" / name
-    device = ["--device", "cpu"]
-    shared = [str(run / "best"), "--defence", "entropy", *device]
-    grid = ["evaluate", *shared, "--suite", "grid", "--limit", str(IMAGES), "--keep-images", "--out", str(results)]
-    steps = [
-        Step(f"train {name}", ["train", "--recipe", recipe, "--out", str(run), *device], run),
-        Step(f"144 attacks on {name}, with and without entropy reduction", grid, results),
-    ]
-    if name == AUDIT:
-        audited = out / "results" / f"{name}-audit"
-        words = ["evaluate", *shared, "--suite", "audit-reduced", "--limit", str(AUDITED), "--out", str(audited)]
-        steps.append(Step(f"audit of {name} with entropy reduction, reduced", words, audited))
-    return steps
+    train = ["train", "--recipe", recipe, "--out", str(run), *DEVICE]
+    attack = ["evaluate", str(run / "best"), "--suite", str(out / "suite.yaml"), "--limit", str(IMAGES)]
+    attack += ["--defence", "entropy", "--keep-images", "--batch-size", str(ROWS), "--out", str(results), *DEVICE]
+    what = f"144 attacks on {name}, with and without entropy reduction"
+    return [Step(f"train {name}", train, run), Step(what, attack, results)]
 
 
-def _run_all(arms: list[list[Step]], console: Console) -> Step | None:
-    """Both models side by side, each on a core of its own; the step that failed, if one did."""
+def _audit(out: Path, trained: Step) -> Step:
+    audited = out / "results" / f"{AUDIT}-audit"
+    words = ["evaluate", str(out / AUDIT / "best"), "--suite", "audit-reduced", "--limit", str(AUDITED)]
+    words += ["--defence", "entropy", "--out", str(audited), *DEVICE]
+    return Step(f"audit of {AUDIT} with entropy reduction, reduced", words, audited, after=trained)
+
+
+def _run_all(queues: list[list[Step]], console: Console) -> Step | None:
+    """The queues side by side, each on a core of its own; the step that failed, if one did."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         TextColumn("{task.percentage:3.0f} %"),
         TimeElapsedColumn(),
     )
-    queues = [list(arm) for arm in arms]
+    waiting = {id(step) for queue in queues for step in queue}
     with Progress(*columns, console=console) as bar, _children() as running:
         tasks: dict[int, TaskID] = {}
         started: dict[int, float] = {}
         while queues or running:
-            for queue in [q for q in queues if q and id(q) not in running]:
+            for queue in [q for q in queues if id(q) not in running and id(q[0].after) not in waiting]:
                 step = queue[0]
                 started[id(queue)] = time.monotonic()
                 running[id(queue)] = _start(step)
@@ -129,7 +147,7 @@ def _run_all(arms: list[list[Step]], console: Console) -> Step | None:
                     return step
                 bar.remove_task(tasks[id(queue)])
                 _took(console, time.monotonic() - started[id(queue)], step.what)
-                queue.pop(0)
+                waiting.discard(id(queue.pop(0)))
             queues = [q for q in queues if q]
             time.sleep(POLL)
     return None
@@ -142,7 +160,7 @@ def _took(console: Console, seconds: float, what: str) -> None:
 def _start(step: Step) -> subprocess.Popen[bytes]:
     step.out.parent.mkdir(parents=True, exist_ok=True)
     # batches of digits are too small to share between threads: a core for each model
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "120"}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": str(WIDTH)}
     with open(step.log, "wb") as log:
         command = [sys.executable, "-m", "robustdeq.cli.main", *step.words]
         return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment)
@@ -162,15 +180,19 @@ def _children() -> Iterator[dict[int, subprocess.Popen[bytes]]]:
 
 
 def _shown(table: Table) -> Shown:
-    """The report's first table, the columns that fit a terminal; intervals beneath are in the report."""
-    shown = Shown(title="Accuracy (%) on the first test digits, eps 0.15", box=box.SIMPLE)
-    places = [(name, list(table.head).index(name)) for name in COLUMNS]
+    """Of the report's first table the models under the grid, and the columns that fit a terminal."""
+    head = list(table.head)
+    images = head.index("images")
+    most = max((row[images].text for row in table.rows), key=int)
+    shown = Shown(title=f"Accuracy (%) on the first {most} test digits, eps 0.15", box=box.SIMPLE)
+    places = [(name, head.index(name)) for name in COLUMNS]
     for name, k in places:
         shown.add_column(name, justify="right" if table.numeric(k) else "left")
     for row in table.rows:
-        cells = [row[k] for _, k in places]
-        shown.add_row(*(f"{cell.text} [dim]({cell.small})[/dim]" if cell.small else cell.text for cell in cells))
-    shown.caption = "PGD: lowest of the 144 attacks; union: images that survive all; in brackets 95% intervals"
+        if row[images].text == most:  # the audit's are said beneath
+            cells = [row[k] for _, k in places]
+            shown.add_row(*(f"{cell.text}\n[dim]{cell.small}[/dim]" if cell.small else cell.text for cell in cells))
+    shown.caption = "PGD: lowest of the 144 attacks; union: images that survive all; beneath them 95% intervals"
     return shown
 
 

@@ -26,7 +26,7 @@ from robustdeq.evaluation.metrics import strongest
 from robustdeq.evaluation.scoring import Scores, rows, score
 from robustdeq.evaluation.specs import AttackSpec, counts
 from robustdeq.evaluation.stacking import attack_together, bundles
-from robustdeq.evaluation.store import ATTACK_SCHEMA, Store
+from robustdeq.evaluation.store import ATTACK_SCHEMA, Images, Store
 
 KEYS = ["image", "predictor", "state"]
 
@@ -149,9 +149,9 @@ class Runner:
 
     def _is_stored(self, item: Item) -> bool:
         """Whether a store has the item's rows, and its images where they are to be kept."""
-        needs_images = self.keep_images and item.attack is not None
-        has_images = not needs_images or self.store.images_path(str(item.attack), item.shard).is_file()
-        return has_images and self.store.has(item.attack, item.shard)
+        attack, shard, store = item.attack, item.shard, self.store
+        images = store.clean_images_path(shard) if attack is None else store.images_path(attack, shard)
+        return (not self.keep_images or images.is_file()) and store.has(attack, shard)
 
     def _count(self, item: Item) -> None:
         """Let the bounds know of a stored item, once."""
@@ -235,7 +235,7 @@ class Runner:
         for part in index.split(self.plan.batch_size):
             frames += halving(self._clean_rows, part)
         table = pl.concat(frames).with_columns(correct=pl.col("prediction") == pl.col("label"))
-        self.store.write_clean(shard, table)
+        self.store.write_clean(shard, table, (index, self._batch(index)[0]) if self.keep_images else None)
 
     def _clean_rows(self, index: Tensor) -> pl.DataFrame:
         x, y = self._batch(index)
@@ -265,7 +265,7 @@ class Runner:
                 kept = index, torch.cat(images)[pairs[:, 0] == number]
             self._write(str(item.attack), shard, table, kept if self.keep_images else None)
 
-    def _write(self, attack: str, shard: int, table: pl.DataFrame, kept: tuple[Tensor, Tensor] | None) -> None:
+    def _write(self, attack: str, shard: int, table: pl.DataFrame, kept: Images | None) -> None:
         clean = pl.read_parquet(self.store.clean_path(shard)).select(*KEYS, clean_prediction="prediction")
         table = table.join(clean, on=KEYS, how="left", maintain_order="left").with_columns(
             success=pl.col("prediction") != pl.col("label")

@@ -19,6 +19,9 @@ from robustdeq.evaluation.files import remove_stale, write_atomically
 
 MANIFEST = "manifest.json"
 
+Images = tuple[Tensor, Tensor]
+"""Positions in the test order, and pixels."""
+
 CLEAN_SCHEMA: dict[str, Any] = {
     "image": pl.Int32,
     "label": pl.Int32,
@@ -98,6 +101,10 @@ class Store:
         """What an attack did to a data shard."""
         return self.folder / "attacks" / attack / f"shard-{shard:04d}.parquet"
 
+    def clean_images_path(self, shard: int) -> Path:
+        """The images as they were before any attack."""
+        return self.folder / "clean" / f"shard-{shard:04d}.safetensors"
+
     def images_path(self, attack: str, shard: int) -> Path:
         """Its adversarial images."""
         return self.folder / "images" / attack / f"shard-{shard:04d}.safetensors"
@@ -106,26 +113,28 @@ class Store:
         """Whether an item is done; None is the clean one."""
         return (self.clean_path(shard) if attack is None else self.attack_path(attack, shard)).is_file()
 
-    def write_clean(self, shard: int, rows: pl.DataFrame) -> None:
-        """Finish the clean predictions of a shard."""
+    def write_clean(self, shard: int, rows: pl.DataFrame, images: Images | None = None) -> None:
+        """Finish the clean predictions of a shard; the rows come last, as with attacks."""
+        self._write_images(self.clean_images_path(shard), images)
         write_atomically(self.clean_path(shard), _parquet(rows, CLEAN_SCHEMA))
 
-    def write_attack(
-        self, attack: str, shard: int, rows: pl.DataFrame, images: tuple[Tensor, Tensor] | None = None
-    ) -> None:
+    def write_attack(self, attack: str, shard: int, rows: pl.DataFrame, images: Images | None = None) -> None:
         """Finish an item; its rows come last, so that an item with rows has its images too.
 
         Args:
             attack: Its name.
             shard: The data shard.
             rows: As of ATTACK_SCHEMA.
-            images: Positions in the test order and adversarial images, if they are kept.
+            images: The adversarial images, if they are kept.
         """
+        self._write_images(self.images_path(attack, shard), images)
+        write_atomically(self.attack_path(attack, shard), _parquet(rows, ATTACK_SCHEMA))
+
+    @staticmethod
+    def _write_images(path: Path, images: Images | None) -> None:
         if images is not None:
             index, pixels = images
-            content = save({"image": index.cpu().contiguous(), "pixels": pixels.cpu().contiguous()})
-            write_atomically(self.images_path(attack, shard), content)
-        write_atomically(self.attack_path(attack, shard), _parquet(rows, ATTACK_SCHEMA))
+            write_atomically(path, save({"image": index.cpu().contiguous(), "pixels": pixels.cpu().contiguous()}))
 
     def log_time(self, rank: int, record: dict[str, Any]) -> None:
         """Note how long an item took; shown beside results, never compared, so a full disk only loses the note."""
@@ -172,7 +181,7 @@ class Store:
 
     def clean(self) -> pl.LazyFrame:
         """All clean rows; CLEAN_SCHEMA."""
-        return self._scan([self.clean_path(s) for s in self.shards(None)], CLEAN_SCHEMA)
+        return self._file_rows(None)
 
     def rows(self, attack: str | Sequence[str] | None = None) -> pl.LazyFrame:
         """All rows of one attack, some, or all, with the column `attack` in front of ATTACK_SCHEMA."""
@@ -180,32 +189,40 @@ class Store:
         for name in names:
             if name not in self.manifest["attacks"]:
                 raise ValueError(f"{self.folder} has no attack {name!r}; it has {', '.join(self.attacks) or 'none'}")
-        frames = [
-            self._scan([self.attack_path(name, s) for s in self.shards(name)], ATTACK_SCHEMA).select(
-                pl.lit(name).alias("attack"), pl.all()
-            )
-            for name in names
-        ]
+        frames = [self._file_rows(name).select(pl.lit(name).alias("attack"), pl.all()) for name in names]
         return pl.concat(frames) if frames else pl.LazyFrame(schema={"attack": pl.String, **ATTACK_SCHEMA})
 
-    def images(self, attack: str, shard: int) -> tuple[Tensor, Tensor]:
-        """Positions in the test order and adversarial images of a shard."""
+    def clean_images(self, shard: int) -> Images | None:
+        """The images of a shard before any attack, if they are kept."""
+        path = self.clean_images_path(shard)
+        return _read_images(path) if path.is_file() else None
+
+    def images(self, attack: str, shard: int) -> Images:
+        """The adversarial images of a shard."""
         path = self.images_path(attack, shard)
         if not path.is_file():
             raise ValueError(
                 f"{self.folder} keeps no images of {attack}, shard {shard}: evaluate it again with keep_images"
             )
-        with safe_open(path, framework="pt") as file:
-            return file.get_tensor("image"), file.get_tensor("pixels")
+        return _read_images(path)
 
     def has_images(self, attack: str) -> bool:
         """Whether its adversarial images are kept, of every shard that is planned for it."""
         shards = range(self.planned_shards(attack))
         return all(self.images_path(attack, shard).is_file() for shard in shards)
 
-    @staticmethod
-    def _scan(paths: list[Path], schema: dict[str, Any]) -> pl.LazyFrame:
+    def _file_rows(self, attack: str | None) -> pl.LazyFrame:
+        """What the files of an attack hold (None: of the clean predictions)."""
+        if attack is None:
+            paths, schema = [self.clean_path(shard) for shard in self.shards(None)], CLEAN_SCHEMA
+        else:
+            paths, schema = [self.attack_path(attack, shard) for shard in self.shards(attack)], ATTACK_SCHEMA
         return pl.scan_parquet(paths) if paths else pl.LazyFrame(schema=schema)
+
+
+def _read_images(path: Path) -> Images:
+    with safe_open(path, framework="pt") as file:
+        return file.get_tensor("image"), file.get_tensor("pixels")
 
 
 def _parquet(rows: pl.DataFrame, schema: dict[str, Any]) -> bytes:

@@ -2,6 +2,6 @@
 
 from robustdeq.report.sources import Result, Run, Sources, find_sources
 from robustdeq.report.tables import make_tables
-from robustdeq.report.write import write_report
+from robustdeq.report.write import Report, make_report, write_report
 
-__all__ = ["Result", "Run", "Sources", "find_sources", "make_tables", "write_report"]
+__all__ = ["Report", "Result", "Run", "Sources", "find_sources", "make_report", "make_tables", "write_report"]

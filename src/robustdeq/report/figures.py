@@ -73,7 +73,9 @@ def figure_3a(results: list[Result]) -> Figure | None:
             axes.plot(lowest["i"].to_numpy() + offset, 100 * lowest["accuracy"].to_numpy(), label=label)
         axes.set_xlabel("state i that is attacked")
         axes.set_ylabel("accuracy (%)")
-        axes.legend(fontsize=8)
+        low, high = axes.get_ylim()
+        axes.set_ylim(low, high + 0.3 * (high - low))  # the legend covers no point
+        axes.legend(fontsize=8, loc="upper left", ncol=2)
 
     lows = "; ".join(f"{label} {100 * float(grid['accuracy'].to_numpy().min()):.1f}" for label, grid in grids.items())
     alt = f"Accuracy under each attack of the grid, by the state it attacks; lines join the lowest. Lowest (%): {lows}."

@@ -13,6 +13,7 @@ import polars as pl
 from PIL import Image
 
 from robustdeq.evaluation.metrics import judged_attacks
+from robustdeq.evaluation.store import Images
 from robustdeq.report.drawing import Figure, draw
 from robustdeq.report.sources import Result, Sources
 
@@ -33,7 +34,9 @@ class Picture:
     """Attacks of the store under which the deployed predictor errs."""
     of: int
     png: str
-    """Base64."""
+    """The attacked image, base64."""
+    clean_png: str | None
+    """The image before the attack, if the store keeps it."""
     traces: Figure
 
 
@@ -81,6 +84,8 @@ def worst_pictures(r: Result) -> list[Picture]:
     pictures = []
     for row in ranking.iter_rows(named=True):
         mine = pl.col("image") == row["image"]
+        shard = row["image"] // int(r.store.manifest["shard_size"])
+        clean = r.store.clean_images(shard)
         rows = r.store.rows(kept).filter(deployed & mine).sort("margin", "attack").head(1).collect()
         attack, found = rows["attack"][0], rows.row(0, named=True)
         pictures.append(
@@ -91,7 +96,8 @@ def worst_pictures(r: Result) -> list[Picture]:
                 attack=attack,
                 broken_by=row["broken"],
                 of=len(complete),
-                png=_png(r, attack, row["image"]),
+                png=_png(r.store.images(attack, shard), row["image"]),
+                clean_png=None if clean is None else _png(clean, row["image"]),
                 traces=_traces(r, attack, row["image"]),
             )
         )
@@ -103,8 +109,8 @@ def _class(r: Result, label: int) -> str:
     return "none (not finite)" if label < 0 else str(classes[label] if classes else label)
 
 
-def _png(r: Result, attack: str, image: int) -> str:
-    places, pixels = r.store.images(attack, image // int(r.store.manifest["shard_size"]))
+def _png(images: Images, image: int) -> str:
+    places, pixels = images
     values = pixels.numpy()[int(np.flatnonzero(places.numpy() == image)[0])]
     picture = np.rint(np.clip(values, 0, 1) * 255).astype(np.uint8).transpose(1, 2, 0)
     buffer = io.BytesIO()

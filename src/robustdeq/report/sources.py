@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from robustdeq.evaluation.metrics import grid_attacks
+from robustdeq.evaluation.snapshot import Snapshot
 from robustdeq.evaluation.store import Store
 from robustdeq.training.logs import read_log
 
@@ -187,7 +188,7 @@ def find_sources(folders: Sequence[str | Path]) -> Sources:
                     found = True
         if not found:
             raise ValueError(f"{given} holds no results: expected what evaluate or train wrote, or a folder above")
-    results = [Result(label, Store(stores[path])) for path, label in _labels(list(stores)).items()]
+    results = [Result(label, Snapshot(stores[path])) for path, label in _labels(list(stores)).items()]
     results += [base for r in results if (base := _base(r, results)) is not None]
     return Sources(
         results=sorted(results, key=lambda r: (r.label, r.predictor)),

@@ -3,16 +3,88 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from robustdeq.report.drawing import Figure
 from robustdeq.report.figures import make_figures
 from robustdeq.report.formats import as_csv, as_latex, as_markdown
-from robustdeq.report.images import make_pages
-from robustdeq.report.missing import missing_experiments
-from robustdeq.report.sources import find_sources
+from robustdeq.report.images import ImagePage, make_pages
+from robustdeq.report.missing import Missing, missing_experiments
+from robustdeq.report.sources import Sources, find_sources
+from robustdeq.report.table import Table
 from robustdeq.report.tables import make_tables
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything that results allow; the same results give the same bytes."""
+
+    sources: Sources
+    tables: list[Table]
+    figures: list[Figure]
+    pages: list[ImagePage]
+    missing: list[Missing]
+
+    @property
+    def notes(self) -> list[tuple[str, str]]:
+        """What the stores say of themselves: (store, note)."""
+        deployed = [r for r in self.sources.results if r.predictor == "deployed"]
+        return [(r.label, note) for r in deployed for note in r.store.manifest["notes"]]
+
+    def table(self, name: str) -> Table:
+        """A table by its name, such as table-1."""
+        return next(table for table in self.tables if table.name == name)
+
+    def write(self, out: str | Path) -> Path:
+        """Into a folder; its index.html."""
+        for name, text in self._files().items():
+            path = Path(out) / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8", newline="\n")
+        return Path(out) / "index.html"
+
+    def _files(self) -> dict[str, str]:
+        environment = Environment(
+            loader=PackageLoader("robustdeq.report"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            keep_trailing_newline=True,
+        )
+        content = {field.name: getattr(self, field.name) for field in fields(self)} | {"notes": self.notes}
+        files = {"index.html": environment.get_template("index.html").render(content)}
+        for page in self.pages:
+            files[f"{page.name}.html"] = environment.get_template("images.html").render(page=page)
+        for table in self.tables:
+            files[f"tables/{table.name}.csv"] = as_csv(table)
+            files[f"tables/{table.name}.tex"] = as_latex(table)
+        for figure in self.figures:
+            files[f"figures/{figure.name}.svg"] = figure.svg
+        return {**files, "report.md": self._markdown()}
+
+    def _markdown(self) -> str:
+        parts = ["# robustdeq report\n", *map(as_markdown, self.tables)]
+        parts += [f"### {f.title}\n\n![{f.alt}](figures/{f.name}.svg)\n" for f in self.figures]
+        if self.notes:
+            parts.append("## Notes\n\n" + "\n".join(f"- {label}: {note}" for label, note in self.notes) + "\n")
+        parts.append("## Missing\n\n" + "\n".join(f"- {m.item}: {m.what}. `{m.command}`" for m in self.missing) + "\n")
+        return "\n".join(parts)
+
+
+def make_report(folders: Sequence[str | Path]) -> Report:
+    """From stores of `evaluate`, folders of `train`, or folders above them."""
+    sources = find_sources(folders)
+    return Report(
+        sources=sources,
+        tables=make_tables(sources),
+        figures=make_figures(sources),
+        pages=make_pages(sources),
+        missing=missing_experiments(sources),
+    )
 
 
 def write_report(folders: Sequence[str | Path], out: str | Path) -> Path:
@@ -25,44 +97,4 @@ def write_report(folders: Sequence[str | Path], out: str | Path) -> Path:
     Returns:
         Its index.html.
     """
-    sources = find_sources(folders)
-    tables, figures, pages = make_tables(sources), make_figures(sources), make_pages(sources)
-    missing = missing_experiments(sources)
-    notes = [
-        (r.label, note) for r in sources.results if r.predictor == "deployed" for note in r.store.manifest["notes"]
-    ]
-    environment = Environment(
-        loader=PackageLoader("robustdeq.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    files: dict[str, str] = {}
-    content = {
-        "sources": sources,
-        "tables": tables,
-        "figures": figures,
-        "pages": pages,
-        "missing": missing,
-        "notes": notes,
-    }
-    files["index.html"] = environment.get_template("index.html").render(content)
-    for page in pages:
-        files[f"{page.name}.html"] = environment.get_template("images.html").render(page=page)
-    for table in tables:
-        files[f"tables/{table.name}.csv"] = as_csv(table)
-        files[f"tables/{table.name}.tex"] = as_latex(table)
-    for figure in figures:
-        files[f"figures/{figure.name}.svg"] = figure.svg
-    parts = ["# robustdeq report\n", *map(as_markdown, tables)]
-    parts += [f"### {f.title}\n\n![{f.alt}](figures/{f.name}.svg)\n" for f in figures]
-    parts += ["## Notes\n\n" + "\n".join(f"- {label}: {note}" for label, note in notes) + "\n"] if notes else []
-    parts.append("## Missing\n\n" + "\n".join(f"- {m.item}: {m.what}. `{m.command}`" for m in missing) + "\n")
-    files["report.md"] = "\n".join(parts)
-    for name, text in files.items():
-        path = Path(out) / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8", newline="\n")
-    return Path(out) / "index.html"
+    return make_report(folders).write(out)
