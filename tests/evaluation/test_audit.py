@@ -9,7 +9,7 @@ from robustdeq.attacks import Direct
 from robustdeq.defences import EarlyState, EntropyReduction
 from robustdeq.evaluation import audit as module
 from robustdeq.evaluation import evaluate
-from robustdeq.evaluation.probes import probe
+from robustdeq.evaluation.probes import probe, seconds_per_image
 from robustdeq.evaluation.subject import Subject
 from robustdeq.threat import Linf
 from tests.evaluation.predictors import images, small_deq
@@ -115,3 +115,26 @@ def test_probes_find_randomness_batch_dependence_and_vanishing_gradients():
     assert coupled.random == 0
     assert look(lambda x: model(x.detach())).vanishing == 1
     assert look(masked).vanishing == 1
+
+
+class Small(torch.nn.Module):
+    """A predictor that runs out of memory on more than three images."""
+
+    def __init__(self):
+        super().__init__()
+        self.model = small_deq()
+
+    def forward(self, x):
+        if len(x) > 3:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return self.model(x)
+
+
+def test_probes_halve_batches_that_do_not_fit_into_memory():
+    x, y = images(8)
+    whole, small = small_deq(), Small()
+    found = probe(Subject(small), Direct(small), x, y)
+    assert found == probe(Subject(whole.forward), Direct(whole.forward), x, y)
+    assert seconds_per_image(Subject(small), x) > 0
+    with pytest.raises(torch.OutOfMemoryError):
+        small(x)

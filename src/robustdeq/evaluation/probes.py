@@ -12,6 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 from robustdeq.attacks import Oracle
+from robustdeq.evaluation.memory import halving
 from robustdeq.evaluation.subject import Subject
 from robustdeq.threat import cross_entropy
 
@@ -42,7 +43,7 @@ def probe(subject: Subject, oracle: Oracle, x: Tensor, y: Tensor) -> Probes:
     x, y = x[:IMAGES], y[:IMAGES]
     base = subject if subject.undefended is None else Subject(subject.undefended)
     with subject.prepared():
-        first, second = subject.predictor(x), subject.predictor(x)
+        first, second = _predict(subject, x), _predict(subject, x)
         alone = torch.cat([subject.predictor(image[None]) for image in x])
     scale = 1e-3 * first.abs().amax().clamp_min(1e-6)
     differs = (first.argmax(1) != second.argmax(1)) | ((first - second).abs().amax(1) > scale)
@@ -56,7 +57,17 @@ def probe(subject: Subject, oracle: Oracle, x: Tensor, y: Tensor) -> Probes:
     )
 
 
+def _predict(subject: Subject, x: Tensor) -> Tensor:
+    """Logits, in parts where the whole does not fit into memory."""
+    return torch.cat(halving(subject.predictor, x))
+
+
 def _vanishes(oracle: Oracle, x: Tensor, y: Tensor) -> Tensor:
+    parts = halving(lambda rows: _vanishes_at_once(oracle, x[rows], y[rows]), torch.arange(len(x), device=x.device))
+    return torch.cat(parts)
+
+
+def _vanishes_at_once(oracle: Oracle, x: Tensor, y: Tensor) -> Tensor:
     with torch.enable_grad(), oracle.prepared():
         variable = x.clone().requires_grad_()
         logits = oracle(variable)
@@ -113,6 +124,6 @@ def seconds_per_image(subject: Subject, x: Tensor) -> float:
     with subject.prepared(), torch.no_grad():
         for _ in range(3):
             begin = time.perf_counter()
-            subject.predictor(x)
+            _predict(subject, x)
             best = min(best, time.perf_counter() - begin)
     return best / len(x)

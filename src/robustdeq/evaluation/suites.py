@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from robustdeq.evaluation.labels import source_labels
 from robustdeq.evaluation.specs import SANITY, AttackSpec
 from robustdeq.evaluation.store import Store
 from robustdeq.evaluation.subject import Callee, Subject
@@ -90,7 +91,8 @@ def make_suite(name: str | Path, setting: Setting) -> Suite:
         raise ValueError(f"no suite named {name}; {hint}")
     if setting.subject.dynamic is None and WITHOUT_DYNAMICS not in suite.notes:
         suite = replace(suite, notes=[*suite.notes, WITHOUT_DYNAMICS])
-    stored = [spec for folder in setting.sources for spec in stored_attacks(folder, setting)]
+    labels = source_labels(setting.sources, _manifest_attacks(setting.store))
+    stored = [spec for folder, label in labels.items() for spec in stored_attacks(folder, setting, label)]
     suite = replace(suite, specs=[*suite.specs, *stored])
     names = [spec.name for spec in suite.specs]
     twice = sorted({n for n in names if names.count(n) > 1})
@@ -192,9 +194,16 @@ def has_grid(store: Store | None, setting: Setting) -> bool:
     return all(spec.name in manifest["attacks"] and store.complete(spec.name) for spec in grid(setting))
 
 
-def stored_attacks(folder: Path, setting: Setting) -> list[AttackSpec]:
-    """The kept images of another store, as attacks on this predictor."""
+def _manifest_attacks(store: Store | None) -> Mapping[str, Any]:
+    """What a store holds or is meant to hold already."""
+    manifest = None if store is None else store.read_manifest()
+    return {} if manifest is None else manifest["attacks"]
+
+
+def stored_attacks(folder: Path, setting: Setting, label: str | None = None) -> list[AttackSpec]:
+    """The kept images of another store, as attacks on this predictor; called by the folder's name if not said."""
     source = Store(folder)
+    label = source_labels([folder], {})[folder.resolve()] if label is None else label
     configs = source.manifest["attacks"]
     names = [name for name in source.attacks if source.has_images(name) and configs[name]["group"] != SANITY]
     _check_same_images(source, setting.data)
@@ -202,7 +211,7 @@ def stored_attacks(folder: Path, setting: Setting) -> list[AttackSpec]:
         raise ValueError(f"{folder} keeps no adversarial images: evaluate it with --keep-images or --suite transfer")
     return [
         AttackSpec(
-            name=f"from.{folder.resolve().name}.{name}",
+            name=f"from.{label}.{name}",
             attack="stored",
             options={
                 "store": str(folder.resolve()),

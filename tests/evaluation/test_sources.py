@@ -1,0 +1,52 @@
+"""Other stores as sources of images: what their attacks are called."""
+
+from pathlib import Path
+
+from robustdeq.evaluation import evaluate
+from robustdeq.evaluation.labels import source_labels
+from robustdeq.threat import Linf
+from tests.evaluation.predictors import EPS, images, small_deq
+
+WEAK = "attacks: [{name: weak, attack: pgd, options: {steps: 1, step_size: 0.02}}]"
+
+
+def named(*folders, attacks=()):
+    manifest = {f"from.{label}.pgd": {"attack": "stored", "options": {"store": store, "attack": "pgd"}}
+                for store, label in attacks}  # fmt: skip
+    return list(source_labels(map(Path, folders), manifest).values())
+
+
+def test_a_source_is_called_by_the_shortest_end_of_its_path_that_tells_it_apart():
+    assert named("/runs/a", "/runs/b") == ["a", "b"]
+    assert named("/runs/a/out", "/runs/b/out", "/runs/c") == ["a+out", "b+out", "c"]
+    assert named("/runs/a", "/runs/a") == ["a"]
+
+
+def test_letters_that_no_name_may_have_are_replaced_and_still_tell_apart():
+    assert named("/runs/my results") == ["my-results"]
+    one, other = named("/runs/my results", "/runs/my-results")
+    assert one != other
+
+
+def test_a_source_of_the_store_keeps_its_name_beside_new_ones():
+    before = [("/runs/a/out", "out")]
+    assert named("/runs/b/out", attacks=before) == ["b+out"]
+    assert named("/runs/b/out", "/runs/a/out", attacks=before) == ["b+out", "out"]
+    assert named("/runs/a/out", attacks=[*before, ("/runs/b/out", "b+out")]) == ["out"]
+
+
+def test_two_sources_of_one_name_are_shown_to_a_predictor_and_the_store_goes_on(tmp_path):
+    (tmp_path / "weak.yaml").write_text(WEAK)
+    options = {"threat": Linf(EPS), "batch_size": 4, "shard_size": 4}
+    for name in ("a", "b"):
+        predictor = small_deq(2 if name == "a" else 3)
+        evaluate(predictor, images(4), tmp_path / "weak.yaml", tmp_path / name / "out", keep_images=True, **options)
+
+    def target(*sources):
+        folders = [tmp_path / name / "out" for name in sources]
+        store = evaluate(small_deq(), images(4), "quick", tmp_path / "target", sources=folders, **options).store
+        return {name: config["options"].get("store") for name, config in store.manifest["attacks"].items()}
+
+    a, b = (str((tmp_path / name / "out").resolve()) for name in "ab")
+    assert target("a") == {"pgd-ready": None, "from.out.weak": a}
+    assert target("a", "b") == target("b") == {"pgd-ready": None, "from.out.weak": a, "from.b+out.weak": b}
