@@ -2,7 +2,6 @@
 
 from robustdeq.evaluation import metrics
 from robustdeq.evaluation.evaluate import evaluate
-from robustdeq.evaluation.files import DiskFullError
 from robustdeq.evaluation.manifest import OtherStoreError
 from robustdeq.evaluation.metrics import IncompleteError
 from robustdeq.evaluation.runner import Interrupted, Progress
@@ -11,6 +10,7 @@ from robustdeq.evaluation.statistics import Difference, Share
 from robustdeq.evaluation.store import Store
 from robustdeq.evaluation.suites import Suite, make_suite
 from robustdeq.evaluation.verdict import Verdict
+from robustdeq.files import DiskFullError
 
 __all__ = [
     "AttackSpec",

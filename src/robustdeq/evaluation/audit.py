@@ -12,7 +12,6 @@ from torch import Tensor
 from robustdeq.attacks import Oracle
 from robustdeq.evaluation import metrics
 from robustdeq.evaluation.build import build_oracle
-from robustdeq.evaluation.files import write_atomically
 from robustdeq.evaluation.manifest import Plan
 from robustdeq.evaluation.probes import Probes, probe, seconds_per_image
 from robustdeq.evaluation.specs import SANITY, AttackSpec
@@ -20,6 +19,7 @@ from robustdeq.evaluation.statistics import Share
 from robustdeq.evaluation.store import Store
 from robustdeq.evaluation.subject import Subject
 from robustdeq.evaluation.suites import SUITES, Setting, Suite, on_base, ready, square
+from robustdeq.files import write_atomically
 
 FILE = "audit.json"
 STEPS = 100

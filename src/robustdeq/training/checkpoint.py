@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import io
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from robustdeq.files import write_atomically
+
 STATE = "state.pt"
+
+replace_file = write_atomically
+"""A kill leaves the old file, and so does a full disk, which is said."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,19 +57,6 @@ def load_state(folder: Path) -> TrainingState | None:
         raise ValueError(
             f"{path} cannot be read ({type(error).__name__}: {error}); move it away to start this run anew"
         ) from error
-
-
-def replace_file(path: Path, content: bytes) -> None:
-    """Write aside, sync, move into place."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with open(aside, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(aside, path)
-    finally:
-        aside.unlink(missing_ok=True)
 
 
 FREE = ("description", "checkpoint_every", "on_nonfinite", "schedule.max_steps")

@@ -5,10 +5,12 @@ import os
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
-from robustdeq.evaluation.files import DiskFullError, remove_stale, write_atomically
+from robustdeq.files import DiskFullError, remove_stale, write_atomically
+from robustdeq.training.checkpoint import TrainingState, load_state, save_state
 
 
 def test_a_full_disk_leaves_the_old_file_and_nothing_aside(tmp_path, monkeypatch):
@@ -23,6 +25,20 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_aside(tmp_path, monkeypatch
         write_atomically(path, b"new")
     assert path.read_bytes() == b"old"
     assert os.listdir(path.parent) == ["file"]
+
+
+def test_a_training_state_survives_a_full_disk_which_is_said(tmp_path, monkeypatch):
+    state = TrainingState(step=1, model={}, optimizer={}, average=None, best=0.5, config={})
+    save_state(tmp_path, state)
+
+    def full(handle):
+        raise OSError(errno.EDQUOT, "Disk quota exceeded")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(DiskFullError, match=r"no room for .*state\.pt.*run the same command again"):
+        save_state(tmp_path, replace(state, step=2))
+    assert load_state(tmp_path) == state
+    assert os.listdir(tmp_path) == ["state.pt"]
 
 
 def test_other_errors_stay_what_they_are(tmp_path):
