@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from multiprocessing import get_context
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+import torch
 from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
@@ -32,7 +34,7 @@ DEVICE = ("--device", "cpu")
 COLUMNS = ("store", "method", "clean", "PGD", "union")
 WIDTH = 100
 """Columns of a terminal that does not say how wide it is."""
-POLL = 1.0
+POLL = 0.5
 """Seconds between looks at what the commands have written."""
 
 
@@ -139,11 +141,11 @@ def _run_all(queues: list[list[Step]], console: Console) -> Step | None:
                 tasks[id(queue)] = bar.add_task(step.what, total=1.0)
             for queue in [q for q in queues if id(q) in running]:
                 step, process = queue[0], running[id(queue)]
-                if process.poll() is None:
+                if process.exitcode is None:
                     bar.update(tasks[id(queue)], completed=min(step.share(), 0.99))
                     continue
                 del running[id(queue)]
-                if process.returncode:
+                if process.exitcode:
                     return step
                 bar.remove_task(tasks[id(queue)])
                 _took(console, time.monotonic() - started[id(queue)], step.what)
@@ -157,26 +159,39 @@ def _took(console: Console, seconds: float, what: str) -> None:
     console.print(f"{seconds:5.0f} s  {what}", style="dim", highlight=False)
 
 
-def _start(step: Step) -> subprocess.Popen[bytes]:
+def _start(step: Step) -> BaseProcess:
+    """The command in a process of its own, forked from one that has imported everything: no command waits for that."""
     step.out.parent.mkdir(parents=True, exist_ok=True)
-    # batches of digits are too small to share between threads: a core for each model
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": str(WIDTH)}
-    with open(step.log, "wb") as log:
-        command = [sys.executable, "-m", "robustdeq.cli.main", *step.words]
-        return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment)
+    context = get_context("forkserver")
+    context.set_forkserver_preload(["robustdeq.cli.main", "sklearn.datasets"])
+    process = context.Process(target=_command, args=(step.words, step.log))
+    process.start()
+    return process
+
+
+def _command(words: list[str], log: Path) -> None:
+    """`robustdeq WORDS > log 2>&1`."""
+    from robustdeq.cli.main import main  # it imports this module
+
+    os.environ["COLUMNS"] = str(WIDTH)
+    torch.set_num_threads(1)  # batches of digits are too small to share between threads: a core for each command
+    with open(log, "wb") as file:
+        for stream in (1, 2):
+            os.dup2(file.fileno(), stream)
+    sys.exit(main(words))
 
 
 @contextmanager
-def _children() -> Iterator[dict[int, subprocess.Popen[bytes]]]:
+def _children() -> Iterator[dict[int, BaseProcess]]:
     """Processes that end with this one; they save what they have."""
-    running: dict[int, subprocess.Popen[bytes]] = {}
+    running: dict[int, BaseProcess] = {}
     try:
         yield running
     finally:
         for process in running.values():
             process.terminate()
         for process in running.values():
-            process.wait()
+            process.join()
 
 
 def _shown(table: Table) -> Shown:

@@ -9,10 +9,6 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-import matplotlib as mpl
-from cycler import cycler
-from matplotlib.figure import Figure as Canvas
-
 INK = "#010203"
 """Stands for the page's own text colour, and is replaced by it."""
 COLOURS = ("#2f7fc1", "#d9730d", "#2a9d6f", "#c2486b", "#7c5cc4", "#8a8a1f", "#1f8a94", "#9c6b4a")
@@ -29,9 +25,8 @@ STYLE: dict[str, Any] = {
     "legend.frameon": False,
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "axes.prop_cycle": cycler(color=COLOURS),
 }
-MARGINS = (0.62, 0.1, 0.5, 0.12)
+MARGINS = (0.72, 0.1, 0.5, 0.12)
 """Inches left, right, below and above the panels."""
 GAP = 0.75
 """Inches between panels."""
@@ -64,7 +59,11 @@ def draw(
     where: str = "",
 ) -> Figure:
     """A figure of side-by-side panels; `paint` gets their axes, one by one."""
-    style: Any = {**STYLE, "svg.hashsalt": name}
+    import matplotlib as mpl  # slow to import, and every command would wait for it
+    from cycler import cycler
+    from matplotlib.figure import Figure as Canvas
+
+    style: Any = {**STYLE, "axes.prop_cycle": cycler(color=COLOURS), "svg.hashsalt": name}
     with mpl.rc_context(style):
         canvas = Canvas(figsize=(width, height))
         axes = [canvas.add_subplot(1, panels, k + 1) for k in range(panels)]

@@ -104,7 +104,7 @@ def figure_3b(results: list[Result]) -> Figure | None:
             axes.plot(states, values, marker="o", label=label)
         axes.axhline(0, color="#888888", linewidth=0.8)
         axes.set_xlabel("state t")
-        axes.set_ylabel("entropy, defended minus base (nats)")
+        axes.set_ylabel("entropy change (nats)")
         axes.legend(fontsize=8)
 
     said = "; ".join(f"{label} {values[-1]:+.3f} at the last state" for label, (_, values, _) in lines.items())
