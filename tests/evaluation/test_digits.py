@@ -49,7 +49,7 @@ def test_the_grid_end_to_end(standard, tmp_path):
 
 
 def test_a_defence_around_a_standard_model_falls_to_its_static_base(standard, tmp_path, monkeypatch):
-    for name, less in {"STEPS": 5, "RESTARTS": 1, "QUERIES": 5}.items():  # to break it is easy, and time is short
+    for name, less in {"STEPS": 3, "RESTARTS": 1, "QUERIES": 2}.items():  # to break it is easy, and time is short
         monkeypatch.setattr(module, name, less)
     eps = 0.2
     defended = EarlyState(EntropyReduction(standard, every=2, steps=10, radius=eps, step_size=eps / 4), state=8)
