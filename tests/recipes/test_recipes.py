@@ -1,5 +1,7 @@
 """Every shipped recipe parses and builds; what a user writes is read the same way, or refused by name."""
 
+from dataclasses import replace
+
 import pytest
 import yaml
 
@@ -62,11 +64,25 @@ def test_the_large_recipes_have_the_paper_s_values(kind, weight):
         assert objective.beta == 6.0
 
 
-@pytest.mark.parametrize("name", ["digits-nano-trades", "cifar10-tiny-pgdat", "cifar10-large-trades"])
+@pytest.mark.parametrize("name", ["digits-nano-trades", "cifar10-large-pgdat", "cifar10-large-trades"])
 def test_a_random_recipe_differs_from_its_base_in_the_states_alone(name):
     base, random = read_recipe(name), read_recipe(f"{name}-random")
     assert random["description"] != base["description"]
     assert merge(base, {"description": random["description"], "objective": {"states": "random"}}) == random
+
+
+@pytest.mark.parametrize("kind", ["pgdat", "trades"])
+def test_the_tiny_recipes_share_all_but_their_subject_and_their_length(kind):
+    base, random, resnet = (load_recipe(f"cifar10-tiny-{name}") for name in (kind, f"{kind}-random", f"resnet-{kind}"))
+    for other in (random, resnet):
+        assert replace(other.objective, states="final") == base.objective
+        assert (other.data, other.validation, other.seed) == (base.data, base.validation, base.seed)
+        lengths = {"epochs": base.schedule.epochs, "pretrain_steps": base.schedule.pretrain_steps}
+        assert replace(other.schedule, **lengths) == base.schedule
+    assert random.model == base.model
+    assert random.schedule.pretrain_steps == base.schedule.pretrain_steps
+    assert random.schedule.epochs > base.schedule.epochs  # shallower solves: more steps in the same time
+    assert replace(random.jacobian, until_epoch=base.jacobian.until_epoch) == base.jacobian
 
 
 @pytest.mark.parametrize(
