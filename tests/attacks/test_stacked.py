@@ -6,8 +6,7 @@ from torch.testing import assert_close
 
 import robustdeq as rd
 from robustdeq.attacks import PGD
-from robustdeq.attacks.oracles import UnrolledState
-from robustdeq.attacks.stacked import StackedStates
+from robustdeq.attacks.oracles import StackedStates, UnrolledState
 from robustdeq.threat import Linf
 
 from ..defences.models import cell, images, mdeq

@@ -4,8 +4,7 @@ from robustdeq.attacks.apgd import APGD
 from robustdeq.attacks.base import Attack, AttackResult
 from robustdeq.attacks.external import FABT, AutoAttack, Square
 from robustdeq.attacks.honesty import GradientHonesty, gradient_honesty
-from robustdeq.attacks.oracle import Direct, Oracle
-from robustdeq.attacks.oracles import Estimate, Exact, UnrolledState, WatchedStates
+from robustdeq.attacks.oracles import Direct, Estimate, Exact, Oracle, UnrolledState, WatchedStates
 from robustdeq.attacks.pgd import PGD
 from robustdeq.attacks.task import Task
 

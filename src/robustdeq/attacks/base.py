@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from robustdeq.attacks.doors import check_arguments, checked_start, rows_like
-from robustdeq.attacks.oracle import Oracle
+from robustdeq.attacks.oracles import Oracle
 from robustdeq.attacks.starts import keys_of, random_starts
 from robustdeq.attacks.task import Task, fooled
 from robustdeq.threat import Threat

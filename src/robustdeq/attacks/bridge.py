@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from robustdeq.attacks.oracle import Oracle
+from robustdeq.attacks.oracles import Oracle
 from robustdeq.attacks.task import Task, deployed_values
 from robustdeq.threat import L2, Linf, Threat
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from robustdeq.attacks.oracle import Oracle
+from robustdeq.attacks.oracles import Oracle
 from robustdeq.threat import Threat
 
 

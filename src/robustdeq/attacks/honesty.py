@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from robustdeq.attacks.doors import check_arguments
-from robustdeq.attacks.oracle import Oracle
+from robustdeq.attacks.oracles import Oracle
 from robustdeq.attacks.task import deployed_values, input_gradient
 from robustdeq.threat import margin
 

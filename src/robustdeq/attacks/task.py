@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from robustdeq.attacks.oracle import Oracle
+from robustdeq.attacks.oracles import Oracle
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from robustdeq.attacks import PGD, AttackResult
-from robustdeq.attacks.oracles import UnrolledState
-from robustdeq.attacks.stacked import StackedStates
+from robustdeq.attacks.oracles import StackedStates, UnrolledState
 from robustdeq.attacks.starts import keys_of, random_starts
 from robustdeq.evaluation.build import build_attack, build_oracle
 from robustdeq.evaluation.specs import AttackSpec, canonical

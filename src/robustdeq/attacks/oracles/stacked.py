@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from robustdeq.attacks.oracles import StateOracle, UnrolledState, View
+from robustdeq.attacks.oracles.states import StateOracle, UnrolledState, View
 from robustdeq.models import BoundDynamics
 from robustdeq.solve import GradientPolicy, SolvedState
 from robustdeq.solve.solver import Map

@@ -10,7 +10,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from robustdeq.attacks.oracle import Oracle
+from robustdeq.attacks.oracles.oracle import Oracle
 from robustdeq.models.predictor import DynamicPredictor, Pass
 from robustdeq.models.straight import straight_through
 from robustdeq.solve import GradientPolicy, Phantom, SolvedState, Unrolled
