@@ -22,20 +22,19 @@ from robustdeq.training.logs import read_log
 
 
 def steps(out):
-    return [step for queue in quickstart._queues(Path(out)) for step in queue]
+    return [step for name, recipe in quickstart.ARMS.items() for step in quickstart._arm(name, recipe, Path(out))]
 
 
 def test_it_runs_the_commands_that_a_user_would_type(tmp_path):
     found = [build_parser().parse_args(step.words, defaults=False) for step in steps(tmp_path)]
-    assert [words.verb for words in found] == ["train", "evaluate", "evaluate", "train", "evaluate"]
+    assert [words.verb for words in found] == ["train", "evaluate", "train", "evaluate", "evaluate"]
     grids = [words.evaluate for words in found if words.verb == "evaluate"]
     suite = str(tmp_path / "suite.yaml")
     assert [(g.suite, g.limit, g.defence) for g in grids] == [
         (suite, 50, "entropy"),
-        ("audit-reduced", 10, "entropy"),
         (suite, 50, "entropy"),
+        ("audit-reduced", 10, "entropy"),
     ]
-    assert steps(tmp_path)[2].after == steps(tmp_path)[3]  # the audited model is trained on the other core
     first, second = (load_recipe(words.train.recipe).objective for words in found if words.verb == "train")
     assert (first.kind, first.states, second.kind, second.states) == ("trades", "final", "trades", "random")
 

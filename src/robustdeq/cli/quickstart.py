@@ -45,8 +45,6 @@ class Step:
     what: str
     words: list[str]
     out: Path
-    after: Step | None = None
-    """It is not begun before that one is done."""
     log: Path = field(init=False)
 
     def __post_init__(self) -> None:
@@ -79,7 +77,7 @@ def run(*, out: Path = Path("runs/quickstart")) -> int:
     console.print(f"Two models are trained, attacked and defended side by side; everything goes to {out}.\n")
     began = time.monotonic()
     (out / "suite.yaml").write_text(SUITE)
-    failed = _run_all(_queues(out), console)
+    failed = _run_all([_arm(name, recipe, out) for name, recipe in ARMS.items()], console)
     if failed is not None:
         last = "\n".join(failed.log.read_text().splitlines()[-5:])
         print(f"robustdeq: error: {failed.what} failed, {failed.log} says:\n{last}", file=sys.stderr)  # noqa: T201
@@ -95,30 +93,20 @@ def run(*, out: Path = Path("runs/quickstart")) -> int:
     return 0
 
 
-def _queues(out: Path) -> list[list[Step]]:
-    """For each of two cores the commands in their order: train and attack; the audit on the core that is free first."""
-    queues = [_arm(name, recipe, out) for name, recipe in ARMS.items()]
-    trained = {name: queue[0] for name, queue in zip(ARMS, queues, strict=True)}
-    if AUDIT in trained:
-        queues[0].append(_audit(out, trained[AUDIT]))
-    return queues
-
-
 def _arm(name: str, recipe: str, out: Path) -> list[Step]:
-    """The commands for one model."""
+    """The commands for one model, in their order; the audit is of the one that trains faster."""
     run, results = out / name, out / "results" / name
     train = ["train", "--recipe", recipe, "--out", str(run), *DEVICE]
     attack = ["evaluate", str(run / "best"), "--suite", str(out / "suite.yaml"), "--limit", str(IMAGES)]
     attack += ["--defence", "entropy", "--keep-images", "--batch-size", str(ROWS), "--out", str(results), *DEVICE]
     what = f"144 attacks on {name}, with and without entropy reduction"
-    return [Step(f"train {name}", train, run), Step(what, attack, results)]
-
-
-def _audit(out: Path, trained: Step) -> Step:
-    audited = out / "results" / f"{AUDIT}-audit"
-    words = ["evaluate", str(out / AUDIT / "best"), "--suite", "audit-reduced", "--limit", str(AUDITED)]
-    words += ["--defence", "entropy", "--out", str(audited), *DEVICE]
-    return Step(f"audit of {AUDIT} with entropy reduction, reduced", words, audited, after=trained)
+    steps = [Step(f"train {name}", train, run), Step(what, attack, results)]
+    if name == AUDIT:
+        audited = out / "results" / f"{name}-audit"
+        audit = ["evaluate", str(run / "best"), "--suite", "audit-reduced", "--limit", str(AUDITED)]
+        audit += ["--defence", "entropy", "--out", str(audited), *DEVICE]
+        steps.append(Step(f"audit of {name} with entropy reduction, reduced", audit, audited))
+    return steps
 
 
 def _run_all(queues: list[list[Step]], console: Console) -> Step | None:
@@ -129,12 +117,11 @@ def _run_all(queues: list[list[Step]], console: Console) -> Step | None:
         TextColumn("{task.percentage:3.0f} %"),
         TimeElapsedColumn(),
     )
-    waiting = {id(step) for queue in queues for step in queue}
     with Progress(*columns, console=console) as bar, _children() as running:
         tasks: dict[int, TaskID] = {}
         started: dict[int, float] = {}
         while queues or running:
-            for queue in [q for q in queues if id(q) not in running and id(q[0].after) not in waiting]:
+            for queue in [q for q in queues if id(q) not in running]:
                 step = queue[0]
                 started[id(queue)] = time.monotonic()
                 running[id(queue)] = _start(step)
@@ -149,7 +136,7 @@ def _run_all(queues: list[list[Step]], console: Console) -> Step | None:
                     return step
                 bar.remove_task(tasks[id(queue)])
                 _took(console, time.monotonic() - started[id(queue)], step.what)
-                waiting.discard(id(queue.pop(0)))
+                queue.pop(0)
             queues = [q for q in queues if q]
             time.sleep(POLL)
     return None

@@ -48,7 +48,7 @@ class Budget:
     queries: int
 
 
-REDUCED = Budget(steps=12, restarts=1, queries=25)
+REDUCED = Budget(steps=12, restarts=1, queries=15)
 """Shows how an audit reads in seconds; its verdict is no evidence, and its notes say so."""
 
 FLAGS = {
