@@ -44,8 +44,11 @@ def test_progress_is_read_off_what_a_command_has_written(tmp_path):
     assert (train.share(), grid.share()) == (0.0, 0.0)
     train.out.mkdir(parents=True)
     header = "step,epoch,phase,lr,loss,ce,kl,jacobian,train_accuracy,validation_clean,validation_pgd\n"
-    (train.out / "metrics.csv").write_text(header + "30,2,train,1,1,1,1,,1,,\n")
+    (train.out / "metrics.csv").write_text(header + "24,2,train,1,1,1,1,,1,,\n")
     assert train.share() == 0.25
+    for recipe in quickstart.ARMS.values():  # of 1,200 training digits
+        schedule = load_recipe(recipe).schedule
+        assert 1200 // schedule.batch_size * schedule.epochs == quickstart.STEPS
     two_attacks(grid.out)
     assert grid.share() == 1.0
 

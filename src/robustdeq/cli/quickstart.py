@@ -30,6 +30,8 @@ SUITE = "include: [quick, grid]\n"
 """The 144 attacks, and the ready-made one that the report sets beside the worst of them."""
 ARMS = {"trades": "digits-nano-trades", "trades-random": "digits-nano-trades-random"}
 AUDIT = "trades-random"
+STEPS = 96
+"""Of a training, for the progress bar."""
 DEVICE = ("--device", "cpu")
 COLUMNS = ("store", "method", "clean", "PGD", "union")
 WIDTH = 100
@@ -54,7 +56,7 @@ class Step:
         """Of the work that is done, from what the command has written."""
         if self.words[0] == "train":
             rows = read_log(self.out)
-            return int(rows[-1]["step"]) / 120 if rows else 0.0
+            return int(rows[-1]["step"]) / STEPS if rows else 0.0
         store = Store(self.out)
         manifest = store.read_manifest()
         attacks = list(manifest["attacks"]) if manifest else []

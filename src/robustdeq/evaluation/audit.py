@@ -44,11 +44,14 @@ class Budget:
     """How hard the attacks try."""
 
     steps: int
+    """Of the longer PGD that is compared with the ready-made 10 steps, and of the large radius."""
+    search: int
+    """Of APGD and of the attacks through the defence, where a step costs most."""
     restarts: int
     queries: int
 
 
-REDUCED = Budget(steps=12, restarts=1, queries=15)
+REDUCED = Budget(steps=12, search=6, restarts=1, queries=15)
 """Shows how an audit reads in seconds; its verdict is no evidence, and its notes say so."""
 
 FLAGS = {
@@ -67,36 +70,36 @@ MASKING = ("vanishing-gradients", "black-box-beats-white-box", "more-steps-hurt"
 
 def audit_suite(setting: Setting, budget: Budget | None = None) -> Suite:
     """The checklist as attacks on any predictor; a defence gets the adaptive ones too. Full budget if not said."""
-    budget = Budget(STEPS, RESTARTS, QUERIES) if budget is None else budget
+    budget = Budget(STEPS, STEPS, RESTARTS, QUERIES) if budget is None else budget
     if setting.union:
         raise ValueError("the audit compares attacks image by image: leave --union away")
-    steps = budget.steps
+    steps, search = budget.steps, budget.search
     specs = [ready(setting), _named(ready(setting), f"pgd-{steps}", options={**setting.pgd, "steps": steps})]
     if setting.defended:
         specs.append(ready(setting, aware=True))
     specs += [
-        _apgd(setting, "apgd-ce", *_gradient(setting), loss="ce", n_iter=steps),
-        _apgd(setting, "apgd-dlr", *_gradient(setting), loss="dlr", n_iter=steps),
+        _apgd(setting, "apgd-ce", *_gradient(setting), loss="ce", n_iter=search),
+        _apgd(setting, "apgd-dlr", *_gradient(setting), loss="dlr", n_iter=search),
     ]
     if budget.restarts > 1:
-        again: dict[str, Any] = {"loss": "ce", "restarts": budget.restarts, "n_iter": steps}
+        again: dict[str, Any] = {"loss": "ce", "restarts": budget.restarts, "n_iter": search}
         specs.append(_apgd(setting, "apgd-restarts", *_gradient(setting), every_image=False, **again))
     if setting.subject.dynamic is not None:
-        specs.append(_apgd(setting, "exact", "exact", {}, loss="ce", n_iter=steps))
+        specs.append(_apgd(setting, "exact", "exact", {}, loss="ce", n_iter=search))
     if setting.defended:
         state = setting.subject.early_state
         specs += [
-            _apgd(setting, "exact-constant", "exact", {"smoothing": None}, loss="ce", n_iter=steps),
-            _apgd(setting, "bpda", "estimate", {"view": "bpda", "state": state}, loss="ce", n_iter=steps),
+            _apgd(setting, "exact-constant", "exact", {"smoothing": None}, loss="ce", n_iter=search),
+            _apgd(setting, "bpda", "estimate", {"view": "bpda", "state": state}, loss="ce", n_iter=search),
             AttackSpec(
                 name="confident",
                 attack="pgd",
-                options={**setting.pgd, "steps": steps, "loss": "confident"},
+                options={**setting.pgd, "steps": search, "loss": "confident"},
                 oracle="watched",
                 group="audit",
                 **setting.ball,
             ),
-            *(replace(spec, options={**spec.options, "n_iter": steps}) for spec in on_base(setting)),
+            *(replace(spec, options={**spec.options, "n_iter": search}) for spec in on_base(setting)),
         ]
     specs += [
         square(setting, options={"n_queries": budget.queries}, group="audit"),
@@ -108,8 +111,8 @@ def audit_suite(setting: Setting, budget: Budget | None = None) -> Suite:
 def reduced_audit(setting: Setting) -> Suite:
     """The same checklist at a budget for demonstrations."""
     words = (
-        f"audit-reduced: {REDUCED.steps} steps instead of {STEPS}, no restarts, {REDUCED.queries} Square queries "
-        f"instead of {QUERIES}: it shows how an audit reads, no more"
+        f"audit-reduced: {REDUCED.search} steps ({REDUCED.steps} of PGD) instead of {STEPS}, no restarts, "
+        f"{REDUCED.queries} Square queries instead of {QUERIES}: it shows how an audit reads, no more"
     )
     suite = audit_suite(setting, REDUCED)
     return replace(suite, name="audit-reduced", notes=[*suite.notes, words])
