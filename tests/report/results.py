@@ -38,21 +38,29 @@ def make_store(
     union=False,
     specs=None,
     keep=False,
+    dynamic=True,
+    also=(),
+    saves=(),
 ):
     """A store in which the first `wrong` images are misclassified, and an attack breaks the images `broken[name]`.
 
-    Entropy is 0.1 t on clean images at state t, 0.5 more under attack, and 0.2 less than that where defended.
+    Entropy is 0.1 t on clean images at state t, 0.5 more under attack, and 0.2 less than that where defended. The
+    defences `also` (name, variant, T_f, R) are scored beside: no attack breaks the images that they save.
     """
     store = Store(folder)
     config = {"kind": "MDEQ", "architecture": "mdeq", "options": model}
-    wrapped = {
-        "kind": "EntropyReduction",
-        "every": 2,
-        "variant": "paper",
-        "descent": {"steps": 10},
-        "predictor": config,
-    }
-    predictors = ["deployed", "base"] if defended else ["deployed"]
+    at, names = ("2", STATES) if dynamic else ("final", ("final",))
+
+    def described(variant=None, every=2, steps=10):
+        weights = f"{objective} {states}" + (" defended" if variant else "")
+        settings = {"kind": "EntropyReduction", "every": every, "variant": variant, "descent": {"steps": steps}}
+        inner = settings | {"predictor": config} if variant else config
+        whole = {"kind": "EarlyState", "state": 2, "predictor": inner} if dynamic else inner
+        return {"deployed_state": at, "states": list(names), "config": whole, "weights_sha256": weights}
+
+    predictors = {"deployed": described("paper"), "base": described()} if defended else {"deployed": described()}
+    predictors |= {name: described(*settings) for name, *settings in also}
+    defences = [p for p, d in predictors.items() if "defended" in d["weights_sha256"]]
     store.write_manifest(
         {
             "format": "robustdeq-evaluation",
@@ -61,10 +69,10 @@ def make_store(
                 "name": "runs/some/best",
                 "hash": "h",
                 "metadata": {"objective": objective, "states": states, "classes": list("0123456789")},
-                "config": {"kind": "EarlyState", "state": 2, "predictor": wrapped if defended else config},
+                "config": predictors["deployed"]["config"],
             },
-            "predictors": {p: {"deployed_state": "2", "states": list(STATES), "config": {}} for p in predictors},
-            "dynamic": True,
+            "predictors": predictors,
+            "dynamic": dynamic,
             "data": {"name": data, "split": "test", "images": images, "limit": images, "sha256": "d1g1t5"},
             "threat": {"norm": "Linf", "eps": eps},
             "shard_size": images,
@@ -86,7 +94,7 @@ def make_store(
     def rows(predictor, state, bad, added):
         t = 3 if state == "final" else int(state)
         right = ~np.isin(index, bad)
-        change = added - (0.2 if predictor == "deployed" and defended and added else 0)
+        change = added - (0.2 if predictor in defences and added else 0)
         return pl.DataFrame(
             {
                 "image": index,
@@ -100,18 +108,19 @@ def make_store(
         ).with_columns(
             predictor=pl.lit(predictor),
             state=pl.lit(state),
-            deployed=pl.lit(state == "2"),
+            deployed=pl.lit(state == at),
             residual=pl.lit(0.01, dtype=pl.Float32),
         )
 
-    every = [(p, s) for p in predictors for s in STATES]
+    every = [(p, s) for p in predictors for s in names]
     clean = pl.concat([rows(p, s, range(wrong), 0.0) for p, s in every])
     pixels = torch.arange(images * 64, dtype=torch.float32).reshape(images, 1, 8, 8) / (images * 64)
     place = torch.arange(images)
     store.write_clean(0, clean.rename({"right": "correct"}), (place, 1 - pixels) if keep else None)
     for name in specs:
         bad = sorted({*range(wrong), *broken[name]})
-        frame = pl.concat([rows(p, s, bad, 0.5) for p, s in every]).with_columns(
+        left = sorted({*range(wrong), *(set(bad) - set(saves))})
+        frame = pl.concat([rows(p, s, left if p in defences else bad, 0.5) for p, s in every]).with_columns(
             clean_prediction=pl.lit(0),
             success=~pl.col("right"),
             queries=pl.lit(10),

@@ -14,9 +14,11 @@ from robustdeq.report.sources import Result, Run, Sources
 
 def make_figures(sources: Sources) -> list[Figure]:
     """Every figure that the results allow."""
-    whole = [r for r in sources.results if r.store.manifest["dynamic"] and not r.store.manifest["union"]]
-    figures = [figure_2(r) for r in whole]
-    figures += [figure_3a(whole), figure_3b(whole), figure_3c(whole), *map(figure_5, whole), figure_4(sources.runs)]
+    whole = [r for r in sources.results if r.dynamic and not r.store.manifest["union"]]
+    attacked = [r for r in whole if not r.oblivious]
+    figures = [figure_2(r) for r in attacked]
+    figures += [figure_3a(whole), figure_3b(whole), figure_3c(attacked)]
+    figures += [*map(figure_5, attacked), figure_4(sources.runs)]
     return [figure for figure in figures if figure is not None]
 
 
@@ -88,14 +90,15 @@ def figure_3b(results: list[Result]) -> Figure | None:
     lines = {}
     for r in results:
         name = _strongest(r)
-        if r.entropy is None or name is None or "base" not in r.store.manifest["predictors"]:
+        if r.undefended is None or name is None:
             continue
         rows = r.store.rows(name).group_by("predictor", "state").agg(pl.col("entropy").mean()).collect()
         means = {
             who: _trace(rows.filter(pl.col("predictor") == who).select("state", "entropy"), _states(r))
-            for who in ("deployed", "base")
+            for who in (r.predictor, r.undefended)
         }
-        lines[r.name] = (_states(r), np.array(means["deployed"]) - np.array(means["base"]), name)
+        said = f"store {r.label}: {name}; entropy, predictor {r.predictor} minus {r.undefended}"
+        lines[r.name] = (_states(r), np.array(means[r.predictor]) - np.array(means[r.undefended]), said)
     if not lines:
         return None
 
@@ -109,9 +112,7 @@ def figure_3b(results: list[Result]) -> Figure | None:
 
     said = "; ".join(f"{label} {values[-1]:+.3f} at the last state" for label, (_, values, _) in lines.items())
     alt = f"Change of the mean entropy by entropy reduction at each state, on attacked images: {said}."
-    where = "; ".join(
-        f"store {label}: {name}; entropy, predictor deployed minus base" for label, (_, _, name) in lines.items()
-    )
+    where = "; ".join(said for _, _, said in lines.values())
     return draw("figure-3b", "Fig. 3b. Entropy change by state from Sec. 3.2", alt, paint, where=where)
 
 

@@ -19,6 +19,8 @@ from robustdeq.report.sources import Result, Sources
 
 SHOWN = 6
 """Images per store."""
+PAPERS = "entropy-paper"
+"""The defence that suite paper scores an undefended model's images on."""
 
 
 @dataclass(frozen=True)
@@ -123,10 +125,10 @@ def _traces(r: Result, attack: str, image: int) -> Figure:
     mine = pl.col("image") == image
     clean = r.store.clean().filter(mine & (pl.col("state") != "final")).collect()
     attacked = r.store.rows(attack).filter(mine & (pl.col("state") != "final")).collect()
-    undefended = "base" if r.entropy is not None and "base" in r.store.manifest["predictors"] else "deployed"
+    undefended, regulated = _without_and_with(r)
     lines = {"clean": _line(clean, undefended), "attacked": _line(attacked, undefended)}
-    if undefended == "base":
-        lines["regulated"] = _line(attacked, "deployed")
+    if regulated is not None:
+        lines["regulated"] = _line(attacked, regulated)
 
     def paint(axes: Any) -> None:
         for word, (states, values) in lines.items():
@@ -139,8 +141,16 @@ def _traces(r: Result, attack: str, image: int) -> Figure:
     ends = ", ".join(f"{word} {values[-1]:.2f}" for word, (_, values) in lines.items() if values)
     alt = f"Entropy of the prediction along the states for image {image}; at the last state: {ends} nats."
     where = f"store {r.label}: clean and {attack}; image {image}; entropy of predictor {undefended}"
-    where += " (regulated: deployed)" if undefended == "base" else ""
+    where += f" (regulated: {regulated})" if regulated is not None else ""
     return draw(f"trace-{r.label}-{image}", f"Image {image}", alt, paint, width=3.6, height=2.4, where=where)
+
+
+def _without_and_with(r: Result) -> tuple[str, str | None]:
+    """The predictors of a store that are the undefended model, and a defended one if there is one."""
+    if r.undefended is not None:
+        return r.undefended, r.predictor
+    beside = PAPERS in r.store.manifest["predictors"] and r.entropy is None
+    return r.predictor, PAPERS if beside else None
 
 
 def _line(rows: pl.DataFrame, predictor: str) -> tuple[list[int], list[float]]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from robustdeq.evaluation import metrics
+from robustdeq.evaluation.variants import MAIN
 from robustdeq.report import paper
-from robustdeq.report.sources import Result, Sources
+from robustdeq.report.sources import Result, Sources, t_f_and_r
 
 _RECIPES = {("PGD-AT", False): "pgdat", ("PGD-AT", True): "pgdat-random"} | {
     ("TRADES", False): "trades",
@@ -42,24 +42,23 @@ def missing_experiments(sources: Sources) -> list[Missing]:
 
 
 def _methods(sources: Sources) -> list[Missing]:
-    have = {(r.training, r.method) for r in sources.results}
+    attacked = {(r.training, r.method): r for r in sources.results if not r.oblivious}
+    shown = {(r.training, r.method) for r in sources.results}
     found = []
     for training, method in paper.TABLE_1:
-        if (training, method) in have or method == "no dynamics":
+        if (training, method) in attacked or method == "no dynamics":
             continue
         random, entropy = method in (paper.RANDOM, paper.BOTH), method in (paper.ENTROPY, paper.BOTH)
         recipe = f"{_prefix(sources)}-{_RECIPES[training, random]}"
-        trained = (training, paper.RANDOM if random else paper.BASE) in have
-        train = "" if trained else f"robustdeq train --recipe {recipe} --out runs/{recipe} && "
+        own = attacked.get((training, paper.RANDOM if random else paper.BASE))
+        train = "" if own else f"robustdeq train --recipe {recipe} --out runs/{recipe} && "
+        evaluate = f"robustdeq evaluate runs/{recipe}/best" if own is None else _evaluate(own)
         defence = " --defence entropy" if entropy else ""
         store = f"runs/{recipe}{'-entropy' if entropy else ''}-results"
-        found.append(
-            Missing(
-                "Table 1",
-                f"{training} {method}",
-                f"{train}robustdeq evaluate runs/{recipe}/best --suite paper{defence} --out {store}",
-            )
-        )
+        what = f"{training} {method}"
+        if (training, method) in shown:
+            what += ": attacks on the defended model itself, and its AutoAttack; so far it is attacked obliviously"
+        found.append(Missing("Table 1", what, f"{train}{evaluate}{defence} --suite paper --out {store}"))
     return found
 
 
@@ -71,14 +70,30 @@ def _prefix(sources: Sources) -> str:
     return "cifar10-tiny" if any(model == "mdeq-tiny" for _, model in names) else "cifar10-large"
 
 
+def _evaluate(r: Result) -> str:
+    """The command for the model of a store on its images, without its defence."""
+    limit = f" --limit {r.data['limit']}" if r.data["limit"] is not None else ""
+    return f"robustdeq evaluate {r.store.manifest['model']['name']}{limit}"
+
+
+def _again(r: Result) -> str:
+    """The command for what is deployed in a store, up to the suite."""
+    entropy = r.entropy
+    if entropy is None:
+        return _evaluate(r)
+    flags = {"every": entropy["every"], "steps": entropy["descent"]["steps"], "variant": entropy["variant"]}
+    usual = {"every": MAIN[0], "steps": MAIN[1], "variant": "paper"}
+    return " ".join(
+        [_evaluate(r), "--defence entropy", *(f"--defence.{k} {v}" for k, v in flags.items() if v != usual[k])]
+    )
+
+
 def _attacks(r: Result) -> list[Missing]:
-    """What other suites would add to a store."""
-    manifest = r.store.manifest
-    groups = {c["group"] for name, c in manifest["attacks"].items() if r.store.complete(name)}
-    base = f"robustdeq evaluate {manifest['model']['name']}"
-    base += " --defence entropy" if r.entropy is not None else ""
-    base += f" --limit {manifest['data']['limit']}" if manifest["data"]["limit"] is not None else ""
-    into = f"--out {r.store.folder.as_posix()}"
+    """What other suites would add to a store; only one that scores the same predictors may go into its folder."""
+    manifest, folder = r.store.manifest, r.store.folder.as_posix()
+    planned = manifest["attacks"].values()
+    groups = {config["group"] for config in planned}
+    base, into = _again(r), f"--out {folder}"
     if manifest["union"]:
         what = f"{r.label}: accuracies under single attacks, which a store made with --union does not hold"
         return [Missing("Tables 1, 2, 8", what, f"{base} --suite paper --out OTHER")]
@@ -89,43 +104,55 @@ def _attacks(r: Result) -> list[Missing]:
             f"{r.label}: {len(unfinished)} of {len(r.store.attacks)} attacks; the union without them is an upper bound"
         )
         found.append(Missing("all", what, "; ".join(f"{base} --suite {suite} {into}" for suite in r.suites)))
-    if manifest["dynamic"] and not r.complete(r.grid):
+    alone = set(manifest["predictors"]) <= {"deployed", "base"}
+    if alone and r.dynamic and not r.grid:
         found.append(Missing("Tables 1, 6, 7, 8, Figs. 3a, 5", f"{r.label}: the grid", f"{base} --suite grid {into}"))
-    if "ready" not in groups:
+    if alone and "ready" not in groups:
         found.append(Missing("Table 2", f"{r.label}: PGD-10 at the final state", f"{base} --suite quick {into}"))
-    if not metrics.aa_accuracy(r.store):
+    if alone and not any(config["is_aa"] for config in planned):
         found.append(Missing("Table 1", f"{r.label}: AutoAttack", f"{base} --suite autoattack {into}"))
-    if manifest["dynamic"] and not any(c["diagnostics"] for c in manifest["attacks"].values()):
+    if r.dynamic and "paper" not in r.suites and not any(config["diagnostics"] for config in planned):
         what = f"{r.label}: deviations, residuals under attack, and Table 4"
-        found.append(
-            Missing("Table 4, Figs. 2, 3c", what, f"{base} --suite paper --out {r.store.folder.as_posix()}-paper")
-        )
+        what += "" if alone else "; AutoAttack and PGD-10 at the final state"
+        items = "Table 4, Figs. 2, 3c" if alone else "Tables 1, 2, 4, Figs. 2, 3c"
+        found.append(Missing(items, what, f"{base} --suite paper {into}-paper"))
     if not any(r.store.has_images(name) for name in r.store.attacks):
         what = f"{r.label}: adversarial images to look at"
-        command = f"{base} --suite quick --keep-images --out {r.store.folder.as_posix()}-images"
-        found.append(Missing("images", what, command))
+        found.append(Missing("images", what, f"{base} --suite quick --keep-images {into}-images"))
     return found
 
 
 def _transfer(sources: Sources) -> list[Missing]:
-    deployed = [r for r in sources.results if r.predictor == "deployed"]
-    whole = [r for r in deployed if r.store.manifest["dynamic"] and not r.store.manifest["union"]]
-    stored = any(c["attack"] == "stored" for r in whole for c in r.store.manifest["attacks"].values())
-    if len(whole) < 2 or stored:
+    """Images of each store shown to the others that were evaluated on the same ones."""
+    whole = [r for r in sources.results if r.predictor == "deployed" and r.dynamic and not r.store.manifest["union"]]
+    if any(config["attack"] == "stored" for r in whole for config in r.store.manifest["attacks"].values()):
         return []
-    command = (
-        f"robustdeq evaluate {whole[0].store.manifest['model']['name']} --suite transfer --sources "
-        f"{whole[1].store.folder.as_posix()} --out {whole[0].store.folder.as_posix()}-transfer"
-    )
-    return [Missing("Table 3", "transfer between the models", f"{command}  (and so for each pair)")]
+    first = next((r for r in whole if sum(other.images == r.images for other in whole) > 1), None)
+    if first is None:
+        return []
+    others = [r for r in whole if r.images == first.images and r is not first]
+    keeping = [r for r in others if any(r.store.has_images(name) for name in r.grid)]
+    what = "transfer between the models"
+    if keeping:
+        folders = " ".join(r.store.folder.as_posix() for r in keeping)
+        command = f"{_again(first)} --suite {first.suites[0]} --sources {folders} --out {first.store.folder.as_posix()}"
+        return [Missing("Table 3", what, f"{command}  (and so for each)")]
+    source, target = (f"{r.store.folder.as_posix()}-transfer" for r in (others[0], first))
+    made = f"{_again(others[0])} --suite transfer --out {source}"
+    command = f"{_again(first)} --suite transfer --sources {source} --out {target}"
+    return [Missing("Table 3", f"{what}, of which no images are kept", f"{made} && {command}  (and so for each pair)")]
 
 
 def _settings(sources: Sources) -> list[Missing]:
-    have = {(r.entropy["every"], r.entropy["descent"]["steps"]) for r in sources.results if r.entropy is not None}
-    lacking = [pair for pair in paper.TABLE_5 if pair not in have]
+    dynamic = [r for r in sources.results if r.predictor == "deployed" and r.dynamic]
+    have = {t_f_and_r(Result(r.label, r.store, name)) for r in dynamic for name in r.store.manifest["predictors"]}
+    states = max((len(r.store.manifest["predictors"]["deployed"]["states"]) - 1 for r in dynamic), default=8)
+    lacking = [(every, steps) for every, steps in paper.TABLE_5 if every <= states and (every, steps) not in have]
     if not lacking:
         return []
-    every, steps = lacking[0]
     what = f"{len(lacking)} of the 16 settings (T_f, R) of the entropy reduction"
-    flags = f"--defence entropy --defence.every {every} --defence.steps {steps}"
-    return [Missing("Table 5", what, f"robustdeq evaluate CKPT --suite grid {flags} --out DIR")]
+    own = sorted(
+        dynamic, key=lambda r: (r.training, r.method) not in (("TRADES", paper.RANDOM), ("TRADES", paper.BOTH))
+    )
+    command = f"{_evaluate(own[0])} --suite settings --out {own[0].store.folder.as_posix()}-settings" if own else None
+    return [Missing("Table 5", what, command or "robustdeq evaluate CKPT --suite settings --out DIR")]

@@ -9,9 +9,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from robustdeq.evaluation.metrics import grid_attacks
+from robustdeq.evaluation import metrics
 from robustdeq.evaluation.snapshot import Snapshot
 from robustdeq.evaluation.store import Store
+from robustdeq.evaluation.variants import MAIN
 from robustdeq.training.logs import read_log
 
 DEPTH = 3
@@ -35,30 +36,57 @@ class Result:
     label: str
     store: Store
     predictor: str = "deployed"
-    """Or base: the undefended model below a defence, on which every attacked image was scored too."""
+    """Or another that every attacked image was scored on too: base, the undefended model below a defence; or a defence
+    around the undefended model that was attacked, such as entropy-paper."""
+
+    @property
+    def oblivious(self) -> bool:
+        """Whether it is a defence that saw only images made against the undefended model, and was not attacked."""
+        return self.predictor not in ("deployed", "base")
 
     @property
     def name(self) -> str:
         """For reading."""
-        return self.label if self.predictor == "deployed" else f"{self.label} (base)"
+        if self.predictor == "deployed":
+            return self.label
+        return f"{self.label} ({self.predictor}{', oblivious' if self.oblivious else ''})"
+
+    @property
+    def undefended(self) -> str | None:
+        """The predictor of the same store that is the model without its defence."""
+        name = "deployed" if self.oblivious else "base"
+        return name if self.entropy is not None and name in self.store.manifest["predictors"] else None
+
+    @property
+    def dynamic(self) -> bool:
+        """Whether it has states to look into."""
+        return bool(self.store.manifest["dynamic"])
 
     @property
     def grid(self) -> list[str]:
-        """The intermediate-state attacks that are meant for it: for the base, those with its own gradients."""
-        return [name for name in grid_attacks(self.store) if self.predictor == "deployed" or self._oblivious(name)]
+        """The intermediate-state attacks that are meant for it: if it is not deployed, the oblivious ones."""
+        return metrics.grid_attacks(self.store) if self.predictor == "deployed" else self.oblivious_grid
+
+    @property
+    def oblivious_grid(self) -> list[str]:
+        """The intermediate-state attacks with gradients of the undefended model."""
+        configs = self.store.manifest["attacks"]
+        return [name for name in metrics.grid_attacks(self.store) if configs[name]["group"] == "grid"]
+
+    @property
+    def minimum_attacks(self) -> list[str]:
+        """What the paper takes the minimum over."""
+        return self.grid if self.dynamic else metrics.minimum_attacks(self.store)
 
     def complete(self, names: Sequence[str]) -> bool:
         """Whether there are such attacks, every one done on every image."""
         return bool(names) and not self.store.manifest["union"] and all(map(self.store.complete, names))
 
-    def _oblivious(self, name: str) -> bool:
-        return bool(self.store.manifest["attacks"][name]["group"] == "grid")
-
     @cached_property
     def layers(self) -> dict[str, dict[str, Any]]:
-        """The deployed predictor's configuration, taken apart: kind of each wrapper or model to its settings."""
+        """The predictor's configuration, taken apart: kind of each wrapper or model to its settings."""
         found: dict[str, dict[str, Any]] = {}
-        config: Any = self.store.manifest["model"]["config"]
+        config: Any = self.store.manifest["predictors"][self.predictor]["config"]
         while isinstance(config, dict):
             found[config["kind"]] = config
             config = config.get("predictor")
@@ -83,17 +111,53 @@ class Result:
         return self._metadata.get("states") == "random"
 
     @property
+    def trained(self) -> tuple[Any, ...]:
+        """What else two trainings must share for their difference to be that of their states: seed and penalty."""
+        return self.model, self.training, self._metadata.get("seed"), self._metadata.get("jacobian")
+
+    @property
+    def weights(self) -> str | None:
+        """Checksum of the undefended model's weights, None where the store does not hold that."""
+        predictors = self.store.manifest["predictors"]
+        name = self.predictor if self.entropy is None else self.undefended
+        return None if name is None else predictors[name].get("weights_sha256")
+
+    @property
+    def images(self) -> tuple[Any, ...]:
+        """What two results must share to be compared image by image: images and threat."""
+        threat = self.store.manifest["threat"]
+        return self.data["sha256"], threat["norm"], threat["eps"]
+
+    @property
+    def state(self) -> str:
+        """The deployed one."""
+        return str(self.store.manifest["predictors"][self.predictor]["deployed_state"])
+
+    @property
     def entropy(self) -> dict[str, Any] | None:
-        """Settings of the entropy reduction (Sec. 3.2), None without it."""
-        return self.layers.get("EntropyReduction") if self.predictor == "deployed" else None
+        """The entropy reduction (Sec. 3.2) in its configuration, None without it."""
+        return self.layers.get("EntropyReduction")
+
+    @property
+    def settings(self) -> dict[str, Any] | None:
+        """Those of the entropy reduction alone."""
+        return None if self.entropy is None else {k: v for k, v in self.entropy.items() if k != "predictor"}
 
     @property
     def method(self) -> str:
         """As in the paper's tables."""
-        if not self.store.manifest["dynamic"]:
+        if not self.dynamic:
             return "no dynamics"
         parts = [name for name, on in (("3.2", self.entropy is not None), ("3.3", self.random)) if on]
         return f"+ Sec. {' & '.join(parts)}" if parts else "baseline"
+
+    @property
+    def described(self) -> str:
+        """The method, and of a defence that was not attacked itself that it was not."""
+        if self.entropy is None or not self.oblivious:
+            return self.method
+        variant = "paper's variant" if self.entropy["variant"] == "paper" else f"{self.entropy['variant']} variant"
+        return f"{self.method}, {variant}, attacked obliviously"
 
     @property
     def eps(self) -> str:
@@ -189,23 +253,45 @@ def find_sources(folders: Sequence[str | Path]) -> Sources:
         if not found:
             raise ValueError(f"{given} holds no results: expected what evaluate or train wrote, or a folder above")
     results = [Result(label, Snapshot(stores[path])) for path, label in _labels(list(stores)).items()]
-    results += [base for r in results if (base := _base(r, results)) is not None]
+    stored = list(results)
+    results += [base for r in stored if (base := _base(r, stored)) is not None]
+    results += [other for r in stored for other in _oblivious(r, stored)]
     return Sources(
         results=sorted(results, key=lambda r: (r.label, r.predictor)),
         runs=sorted((Run(label, runs[path]) for path, label in _labels(list(runs)).items()), key=lambda r: r.label),
     )
 
 
-def _base(r: Result, results: list[Result]) -> Result | None:
+def _base(r: Result, stored: list[Result]) -> Result | None:
     """The undefended model of a defended store, unless it has a store of its own."""
-    base = Result(r.label, r.store, "base")
-    if r.entropy is None or "base" not in r.store.manifest["predictors"]:
+    if r.undefended is None:
         return None
+    base = Result(r.label, r.store, r.undefended)
+    return None if any(_identity(other) == _identity(base) for other in stored) else base
 
-    def identity(x: Result) -> tuple[Any, ...]:
-        return x.model, x.training, x.method, x.data["sha256"], x.store.manifest["threat"]["eps"]
 
-    return None if any(identity(other) == identity(base) for other in results) else base
+def _oblivious(r: Result, stored: list[Result]) -> list[Result]:
+    """The defences around an undefended store's model at the paper's main settings, Table 5 has the others.
+
+    Without those that have a store of their own with a grid, in which they are attacked themselves too.
+    """
+    found = []
+    for other in (Result(r.label, r.store, name) for name in r.store.manifest["predictors"]):
+        if other.undefended != "deployed" or r.entropy is not None or t_f_and_r(other) != MAIN:
+            continue
+        same = [x for x in stored if _identity(x) == _identity(other)]
+        if not any(x.complete(x.grid) for x in same):
+            found.append(other)
+    return found
+
+
+def t_f_and_r(r: Result) -> tuple[int, int] | None:
+    """Of its entropy reduction, if it has one."""
+    return None if r.entropy is None else (r.entropy["every"], r.entropy["descent"]["steps"])
+
+
+def _identity(r: Result) -> tuple[Any, ...]:
+    return r.weights, *r.trained, r.method, r.state, r.settings, r.images
 
 
 def budget(eps: float) -> str:

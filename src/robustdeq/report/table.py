@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from robustdeq.evaluation.statistics import Share
+from robustdeq.evaluation.statistics import Difference, Share
 
 Kind = Literal["text", "ours", "paper", "apart", "none"]
 """apart: a number of the paper that is not comparable with ours beside it."""
@@ -46,6 +46,12 @@ def share(value: Share, where: str) -> Cell:
     """An accuracy in percent."""
     interval = f"{100 * value.low:.1f} to {100 * value.high:.1f}"
     return Cell(f"{100 * value.value:.2f}", "ours", f"{where}; {value.images} images", interval)
+
+
+def points(value: Difference, where: str) -> Cell:
+    """A difference of accuracies in points, beside its 95% interval: without that it says little."""
+    text = f"{100 * value.value:+.2f} [{100 * value.low:+.1f}, {100 * value.high:+.1f}]"
+    return Cell(text, "ours", f"{where}; {value.images} images")
 
 
 def number(value: float, where: str, *, digits: int = 2) -> Cell:

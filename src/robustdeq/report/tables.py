@@ -12,12 +12,20 @@ from robustdeq.evaluation import metrics
 from robustdeq.evaluation.metrics import IncompleteError
 from robustdeq.evaluation.statistics import Share
 from robustdeq.report import paper
+from robustdeq.report.differences import differences
+from robustdeq.report.numbers import autoattack, because, minimum, origin, ready, under, union_of_all, who
 from robustdeq.report.sources import Result, Sources, budget
 from robustdeq.report.table import NONE, Cell, Table, number, published, share
 
 WHO = ("store", "training", "method")
+PAIRS = tuple(paper.TABLE_4["pgd"])
 TABLE_1 = ("clean", "PGD", "AA", "PGD, AA", "union", "paper: clean", "paper: PGD", "paper: AA", "comparable")
 APART = "Numbers of the paper in brackets are not comparable with ours beside them; the last column says why."
+OBLIVIOUS = (
+    "attacked obliviously: the attacks were made against the undefended model, and the defended one was shown their "
+    "images. For the grid that is what the paper does. It has no AA of its own, and its union is over images that "
+    "were made for another model: an upper bound that attacks on the defence itself may lower."
+)
 
 
 def make_tables(sources: Sources) -> list[Table]:
@@ -30,6 +38,7 @@ def make_tables(sources: Sources) -> list[Table]:
         table_5,
         tables_6_and_7,
         table_8,
+        differences,
         audits,
         every_attack,
     ]
@@ -43,7 +52,7 @@ def table_1(results: list[Result]) -> Table:
     for r in results:
         reasons = r.differences_from_the_paper()
         theirs = paper.TABLE_1.get((r.training, r.method), (None, None, None))
-        clean = share(metrics.clean_accuracy(r.store, predictor=r.predictor), _where(r, "clean", "share with correct"))
+        clean = share(metrics.clean_accuracy(r.store, predictor=r.predictor), origin(r, "clean", "share with correct"))
         worst, aa, union = minimum(r), autoattack(r), union_of_all(r)
         both = [cell for cell in (worst, aa) if cell is not NONE]
         lowest = min(both, key=lambda cell: float(cell.text)) if len(both) == 2 else NONE
@@ -60,6 +69,7 @@ def table_1(results: list[Result]) -> Table:
             "PGD: the minimum over the grid of intermediate-state attacks of the accuracy over the data set, as the "
             "paper reports it. AA: AutoAttack with standard budgets. PGD, AA: the lower of the two. union: per image "
             "the worst case over every attack in the store, stricter, and dependent on which attacks were run.",
+            *([OBLIVIOUS] if any(r.oblivious for r in results) else []),
             APART,
         ),
     )
@@ -70,7 +80,7 @@ def table_2(results: list[Result]) -> Table:
     rows = []
     for r in results:
         final, worst = ready(r), minimum(r)
-        if not r.store.manifest["dynamic"] or final is NONE or worst is NONE:
+        if not r.dynamic or final is NONE or worst is NONE:
             continue
         reasons = r.differences_from_the_paper()
         theirs = paper.TABLE_2.get((r.training, r.method), (None, None))
@@ -125,53 +135,55 @@ def table_3(results: list[Result]) -> Table | None:
 
 def table_4(results: list[Result]) -> Table:
     """The strongest pairs under other searches."""
-    pairs = list(paper.TABLE_4["pgd"])
     rows = []
     for r in results:
         attacks = r.store.manifest["attacks"]
-        if r.predictor == "base" or not any(config["group"] == "table4" for config in attacks.values()):
+        if r.predictor != "deployed" or not any(config["group"] == "table4" for config in attacks.values()):
             continue
         reasons = r.differences_from_the_paper()
         same = (r.training, r.method) == ("TRADES", paper.BOTH)
         for search in ("pgd", "apgd", "square"):
-            names = [f"{search}-i{i}-K{k}-l0.5" for i, k in pairs]
-            cells = [under(r, name) for name in names]
-            rows.append([*who(r), Cell(f"{search}, ours"), *cells, because(r, reasons)])
+            cells = [under(r, f"{search}-i{i}-K{k}-l0.5") for i, k in PAIRS]
+            anywhere = under(r, "square") if search == "square" else NONE
+            rows.append([*who(r), Cell(f"{search}, ours"), *cells, anywhere, because(r, reasons)])
             if same:
                 theirs = [published(v, "Table 4", comparable=not reasons) for v in paper.TABLE_4[search].values()]
-                rows.append([*who(r), Cell(f"{search}, paper"), *theirs, because(r, reasons)])
-    head = (*WHO, "search", *(f"({i}, {k})" for i, k in pairs), "comparable")
+                rows.append([*who(r), Cell(f"{search}, paper"), *theirs, NONE, because(r, reasons)])
+    head = (*WHO, "search", *(f"({i}, {k})" for i, k in PAIRS), "no pair", "comparable")
     title = "Table 4. Accuracy (%) at the strongest (i, K_a) under PGD, APGD-CE and Square (that on up to 1,000 images)"
-    return Table("table-4", title, head, rows, (APART,))
+    note = (
+        "no pair: Square sees what the deployed predictor answers and no gradient, so it depends on no (i, K_a): "
+        "one value. The paper's differs by pair because it steers by the surrogate's answers."
+    )
+    return Table("table-4", title, head, rows, (note, APART))
 
 
 def table_5(results: list[Result]) -> Table:
-    """Settings of the entropy reduction."""
+    """Settings of the entropy reduction, under attacks with gradients of the undefended model."""
     rows = []
     for r in results:
-        settings = r.entropy
-        worst = minimum(r)
-        if settings is None or worst is NONE:
+        if r.predictor != "deployed" or not r.complete(r.oblivious_grid):
             continue
-        every, steps = settings["every"], settings["descent"]["steps"]
-        reasons = r.differences_from_the_paper()
-        same = (r.training, r.method) == ("TRADES", paper.BOTH)
-        theirs = paper.TABLE_5.get((every, steps)) if same else None
-        rows.append(
-            [
-                *who(r),
-                Cell(str(settings["variant"])),
-                Cell(str(every)),
-                Cell(str(steps)),
-                worst,
-                published(theirs, "Table 5", comparable=not reasons),
-                because(r, reasons),
-            ]
-        )
+        names = len(r.oblivious_grid)
+        for row in metrics.by_setting(r.store).sort("variant", "every", "steps", "predictor").iter_rows(named=True):
+            one = Result(r.label, r.store, row["predictor"])
+            reasons = one.differences_from_the_paper()
+            same = (one.training, one.method) == ("TRADES", paper.BOTH)
+            theirs = paper.TABLE_5.get((row["every"], row["steps"])) if same else None
+            found = Share(row["accuracy"], row["low"], row["high"], row["images"])
+            rows.append(
+                [
+                    *(Cell(word) for word in (one.name, one.training, one.method, row["variant"])),
+                    *(Cell(str(row[key])) for key in ("every", "steps")),
+                    share(found, origin(one, "grid", f"minimum over {names} attacks of the share without success")),
+                    published(theirs, "Table 5", comparable=not reasons),
+                    because(one, reasons),
+                ]
+            )
     head = (*WHO, "variant", "T_f", "R", "PGD", "paper", "comparable")
-    return Table(
-        "table-5", "Table 5. Worst PGD accuracy (%) by settings of the entropy reduction", head, rows, (APART,)
-    )
+    title = "Table 5. Worst PGD accuracy (%) by settings of the entropy reduction"
+    note = "PGD: oblivious, so that the images are the same for all settings of a model."
+    return Table("table-5", title, head, rows, (note, APART))
 
 
 def tables_6_and_7(results: list[Result]) -> Table:
@@ -183,7 +195,7 @@ def tables_6_and_7(results: list[Result]) -> Table:
             continue
         change = metrics.entropy_change(r.store, names, predictor=r.predictor)
         reasons = r.differences_from_the_paper()
-        where = _where(r, f"clean and {len(names)} attacks of the grid", "entropy, image by image")
+        where = origin(r, f"clean and {len(names)} attacks of the grid", "entropy, image by image")
         shares = [number(100 * v, where) for v in _spread(change["share"])]
         differences = [number(v, where, digits=4) for v in _spread(-change["difference"])]
         key = (r.training, r.method)
@@ -276,71 +288,6 @@ def every_attack(results: list[Result]) -> Table:
     return Table("attacks", "Every other attack in the stores (%)", head, rows)
 
 
-def who(r: Result) -> list[Cell]:
-    """The columns that say whose numbers these are."""
-    return [Cell(word) for word in (r.name, r.training, r.method)]
-
-
-def because(r: Result, reasons: list[str]) -> Cell:
-    """Whether ours and the paper's may be compared."""
-    if (r.training, r.method) not in paper.TABLE_1:
-        return Cell("not in the paper")
-    return Cell("no: " + ", ".join(reasons) if reasons else "yes")
-
-
-def minimum(r: Result) -> Cell:
-    """The paper's number under PGD."""
-    names = r.grid if r.store.manifest["dynamic"] else metrics.minimum_attacks(r.store)
-    if not r.complete(names):
-        return NONE
-    found = metrics.paper_minimum(r.store, names, predictor=r.predictor)
-    return share(found, _where(r, "grid", f"minimum over {len(names)} attacks of the share without success"))
-
-
-def ready(r: Result) -> Cell:
-    """PGD-10 at the final state, oblivious."""
-    names = [name for name in ("pgd-ready", "pgd-direct") if name in r.store.attacks]
-    return under(r, names[0]) if names else NONE
-
-
-def autoattack(r: Result) -> Cell:
-    """Standard AutoAttack; of several the lowest. What was run on a defended model says nothing of its base."""
-    if r.store.manifest["union"] or r.predictor == "base":
-        return NONE
-    found = metrics.aa_accuracy(r.store)
-    if not found:
-        return NONE
-    name = min(found, key=lambda key: (found[key].value, key))
-    return share(found[name], _where(r, f"clean and {name}", "share that is correct under both"))
-
-
-def union_of_all(r: Result) -> Cell:
-    """The worst case over whatever is complete."""
-    planned = metrics.judged_attacks(r.store)
-    names = [name for name in planned if r.store.complete(name)]
-    if not names:
-        return NONE
-    try:
-        found = metrics.union_accuracy(r.store, names, predictor=r.predictor)
-    except IncompleteError:
-        return NONE
-    which = (
-        f"clean and all {len(names)} attacks"
-        if names == planned
-        else f"clean and the {len(names)} finished of {len(planned)} attacks"
-    )
-    return share(found, _where(r, which, "never broken"))
-
-
-def under(r: Result, name: str) -> Cell:
-    """The accuracy under one attack."""
-    if name not in r.store.attacks or not r.complete([name]):
-        return NONE
-    row = metrics.accuracy(r.store, [name], predictor=r.predictor).row(0, named=True)
-    found = Share(row["accuracy"], row["low"], row["high"], row["images"])
-    return share(found, _where(r, name, "share without success"))
-
-
 def _pruned(table: Table) -> Table:
     """Without columns for the paper's numbers where it has none, and then without words on comparing."""
     empty = {
@@ -357,10 +304,6 @@ def _pruned(table: Table) -> Table:
         rows=[[row[k] for k in keep] for row in table.rows],
         notes=[note for note in table.notes if beside or note != APART],
     )
-
-
-def _where(r: Result, what: str, how: str) -> str:
-    return f"store {r.label}: {what}; predictor {r.predictor}, deployed state; {how}"
 
 
 def _spread(values: pl.Series) -> tuple[float, float, float]:

@@ -1,0 +1,150 @@
+"""The paper's four questions as differences between two results, paired image by image."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import permutations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robustdeq.evaluation import metrics
+from robustdeq.evaluation.statistics import LEVEL, RESAMPLES, Difference, bootstrap_difference
+from robustdeq.report.numbers import finished, lowest_aa
+from robustdeq.report.sources import Result
+from robustdeq.report.table import NONE, Cell, Table, points
+
+RANDOM, ENTROPY = "Does Sec. 3.3 help?", "Does Sec. 3.2 help?"
+BOTH, RESNET = "Do they compose?", "Does a DEQ beat the ResNet of equal size?"
+QUESTIONS = (RANDOM, ENTROPY, BOTH, RESNET)
+EQUAL_SIZE = {"mdeq-large": "resnet18", "mdeq-tiny": "resnet-tiny"}
+
+Outcomes = NDArray[np.bool_]
+
+
+def differences(results: list[Result]) -> Table:
+    """Every pair that answers a question, on clean images and under attack."""
+    pairs = [(found, a, b) for a, b in permutations(results, 2) if (found := question(a, b)) is not None]
+    rows = []
+    for found, a, b in sorted(pairs, key=lambda pair: QUESTIONS.index(pair[0])):
+        words = (found, a.training, _called(a), _called(b), a.data["name"], str(a.data["images"]), a.eps)
+        rows.append([*map(Cell, words), clean(a, b), minimum(a, b), autoattack(a, b), union(a, b)])
+    head = ("question", "training", "without", "with", "data", "images", "eps", "clean", "PGD", "AA", "union")
+    notes = (
+        "Accuracy with minus accuracy without, in points, on the same images, and its 95% interval by paired bootstrap "
+        "over images. The interval says how sure the difference is for these weights; it says nothing about seeds: "
+        "another training of the same recipe may differ by more.",
+        "clean, PGD and AA as in Table 1, each under its own attacks. union: over the attacks that both have by name; "
+        "without such (a ResNet has none of the intermediate states) each over its own, which favours the one with "
+        "fewer. oblivious: shown only images made against the undefended model, which favours the defence. "
+        "(base): shown only images made against its defence, which favours the base where attacks knew of that.",
+        "Sec. 3.2 and 3.3 compose if each helps where the other is in place already (3.2 on a model with random "
+        "states, 3.3 between two defended models) and both together beat neither.",
+    )
+    return Table("differences", "Differences. The paper's questions, paired image by image", head, rows, notes)
+
+
+def question(a: Result, b: Result) -> str | None:
+    """The one that b minus a answers, if any: they differ in nothing but what it asks for."""
+    if a.images != b.images or not b.dynamic or not all(r.store.complete(None) for r in (a, b)):
+        return None
+    if not a.dynamic:
+        equal = a.training == b.training != "unknown" and EQUAL_SIZE.get(b.model) == a.model
+        return RESNET if equal else None
+    if a.state != b.state:
+        return None
+    added = a.entropy is None and b.entropy is not None
+    if added and _same_model(a, b):
+        return ENTROPY
+    if a.training == "unknown" or a.trained != b.trained or a.random or not b.random:
+        return None
+    if added:
+        return BOTH
+    return RANDOM if a.settings == b.settings and a.oblivious == b.oblivious else None
+
+
+def _same_model(a: Result, b: Result) -> bool:
+    """The undefended model of b; where b was attacked obliviously, the very one that the attacks were made against."""
+    return a.store is b.store or (not b.oblivious and a.weights is not None and a.weights == b.weights)
+
+
+def clean(a: Result, b: Result) -> Cell:
+    """Without any attack."""
+    left, right = (_outcomes(r, [])[:, 0] for r in (a, b))
+    return points(bootstrap_difference(left, right), f"{_from(a, b)}; clean")
+
+
+def minimum(a: Result, b: Result) -> Cell:
+    """Of the paper's minima over attacks."""
+    names = [r.minimum_attacks for r in (a, b)]
+    both = list(zip((a, b), names, strict=True))
+    if not all(r.complete(n) and all(_tried(r, name) == r.data["images"] for name in n) for r, n in both):
+        return NONE
+    left, right = (_outcomes(r, n)[:, 1:] for r, n in both)
+    where = f"{_from(a, b)}; minima over {len(names[1])} and {len(names[0])} attacks"
+    return points(minimum_difference(left, right), where)
+
+
+def autoattack(a: Result, b: Result) -> Cell:
+    """Under AutoAttack, each its own."""
+    one, two = lowest_aa(a), lowest_aa(b)
+    if one is None or two is None:
+        return NONE
+    tried = min(_tried(a, one), _tried(b, two))  # the first ones of the test order
+    left, right = (_survived(r, [name])[:tried] for r, name in ((a, one), (b, two)))
+    return points(bootstrap_difference(left, right), f"{_from(a, b)}; clean and {two}, clean and {one}")
+
+
+def union(a: Result, b: Result) -> Cell:
+    """Of the worst cases over the attacks that both have, else over each one's own."""
+    names = [finished(r) for r in (a, b)]
+    if not all(names):
+        return NONE
+    common = [name for name in names[0] if name in names[1]]
+    if common:
+        names = [common, common]
+    left, right = (_survived(r, n) for r, n in zip((a, b), names, strict=True))
+    where = f"{_from(a, b)}; never broken by {len(names[1])} and {len(names[0])} attacks"
+    return points(bootstrap_difference(left, right), where)
+
+
+def minimum_difference(a: Outcomes, b: Outcomes, *, seed: int = 0) -> Difference:
+    """The smallest column mean of b minus that of a, both (images, attacks) of the same images.
+
+    The interval spans the percentiles over resampled images, the smallest chosen anew in each, and the interval of
+    the two columns that are the smallest, as `bootstrap_minimum` and `bootstrap_difference` do.
+    """
+    fixed = bootstrap_difference(*(c[:, int(c.mean(axis=0).argmin())] for c in (a, b)), seed=seed)
+    left, right = (c.astype(np.float32) for c in (a, b))
+    generator, images = np.random.default_rng(seed), len(a)
+    drawn = []
+    for _ in range(0, RESAMPLES, 100):  # a hundred at a time bound the memory
+        weights = generator.multinomial(images, np.full(images, 1 / images), size=100).astype(np.float32)
+        drawn.append(((weights @ right).min(axis=1) - (weights @ left).min(axis=1)) / images)
+    low, high = np.quantile(np.concatenate(drawn), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return Difference(fixed.value, min(float(low), fixed.low), max(float(high), fixed.high), images)
+
+
+def _outcomes(r: Result, names: Sequence[str]) -> Outcomes:
+    """Whether each image is correct: clean, then under each attack."""
+    return metrics.outcomes(r.store, names, predictor=r.predictor)[2]
+
+
+def _survived(r: Result, names: Sequence[str]) -> Outcomes:
+    """Whether each image is correct clean and under all attacks."""
+    return np.asarray(_outcomes(r, names).all(axis=1))
+
+
+def _tried(r: Result, name: str) -> int:
+    """How many images an attack was tried on."""
+    images: int = r.data["images"]
+    limit: int | None = r.store.manifest["attacks"][name]["limit"]
+    return images if limit is None else min(limit, images)
+
+
+def _called(r: Result) -> str:
+    return f"{r.name}: {r.method if r.dynamic else r.model}"
+
+
+def _from(a: Result, b: Result) -> str:
+    return f"store {b.label}: predictor {b.predictor}, minus store {a.label}: predictor {a.predictor}; deployed states"

@@ -1,0 +1,86 @@
+"""The numbers of one result, as cells that say where they come from."""
+
+from __future__ import annotations
+
+from robustdeq.evaluation import metrics
+from robustdeq.evaluation.statistics import Share
+from robustdeq.report import paper
+from robustdeq.report.sources import Result
+from robustdeq.report.table import NONE, Cell, share
+
+
+def who(r: Result) -> list[Cell]:
+    """The columns that say whose numbers these are."""
+    return [Cell(word) for word in (r.name, r.training, r.described)]
+
+
+def because(r: Result, reasons: list[str]) -> Cell:
+    """Whether ours and the paper's may be compared."""
+    if (r.training, r.method) not in paper.TABLE_1:
+        return Cell("not in the paper")
+    return Cell("no: " + ", ".join(reasons) if reasons else "yes")
+
+
+def minimum(r: Result) -> Cell:
+    """The paper's number under PGD."""
+    names = r.minimum_attacks
+    if not r.complete(names):
+        return NONE
+    found = metrics.paper_minimum(r.store, names, predictor=r.predictor)
+    return share(found, origin(r, "grid", f"minimum over {len(names)} attacks of the share without success"))
+
+
+def ready(r: Result) -> Cell:
+    """PGD-10 at the final state, oblivious."""
+    names = [name for name in ("pgd-ready", "pgd-direct") if name in r.store.attacks]
+    return under(r, names[0]) if names else NONE
+
+
+def autoattack(r: Result) -> Cell:
+    """Standard AutoAttack."""
+    name = lowest_aa(r)
+    if name is None:
+        return NONE
+    found = metrics.aa_accuracy(r.store)[name]
+    return share(found, origin(r, f"clean and {name}", "share that is correct under both"))
+
+
+def lowest_aa(r: Result) -> str | None:
+    """Of several AutoAttacks the one that leaves least; its images only transfer to what is not deployed."""
+    found = metrics.aa_accuracy(r.store) if r.predictor == "deployed" else {}
+    return min(found, key=lambda key: (found[key].value, key)) if found else None
+
+
+def finished(r: Result) -> list[str]:
+    """The attacks that the union is over; none where images left by another predictor."""
+    known = r.predictor == "deployed" or not r.store.manifest["union"]
+    return [name for name in metrics.judged_attacks(r.store) if r.store.complete(name)] if known else []
+
+
+def union_of_all(r: Result) -> Cell:
+    """The worst case over whatever is complete."""
+    planned, names = metrics.judged_attacks(r.store), finished(r)
+    if not names:
+        return NONE
+    found = metrics.union_accuracy(r.store, names, predictor=r.predictor)
+    which = (
+        f"clean and all {len(names)} attacks"
+        if names == planned
+        else f"clean and the {len(names)} finished of {len(planned)} attacks"
+    )
+    return share(found, origin(r, which, "never broken"))
+
+
+def under(r: Result, name: str) -> Cell:
+    """The accuracy under one attack."""
+    if name not in r.store.attacks or not r.complete([name]):
+        return NONE
+    row = metrics.accuracy(r.store, [name], predictor=r.predictor).row(0, named=True)
+    found = Share(row["accuracy"], row["low"], row["high"], row["images"])
+    return share(found, origin(r, name, "share without success"))
+
+
+def origin(r: Result, what: str, how: str) -> str:
+    """Which rows of which store, and how they were reduced."""
+    made = " (the attacks were made against predictor deployed)" if r.oblivious else ""
+    return f"store {r.label}: {what}; predictor {r.predictor}, deployed state{made}; {how}"

@@ -1,0 +1,157 @@
+"""What suite paper stores beside the deployed predictor: defences that were attacked obliviously, settings, Square."""
+
+import numpy as np
+import pytest
+
+from robustdeq.report import find_sources, make_tables
+from robustdeq.report.differences import minimum_difference
+from robustdeq.report.figures import make_figures
+from robustdeq.report.images import make_pages
+from robustdeq.report.missing import missing_experiments
+from tests.report.results import attack, grid_attack, make_store, two_attacks
+
+MAIN = (("entropy-paper", "paper"), ("entropy-released", "released"))
+SETTINGS = (*MAIN, ("entropy-paper-T1-R1", "paper", 1, 1))
+RESNET_TINY = {"widths": [24, 48, 96]}
+TINY = {"channels": [16, 32, 64]}
+
+
+def records(folder, name):
+    """The rows of a table, as texts by column."""
+    found = [table for table in make_tables(find_sources([folder])) if table.name == name]
+    return [{k: cell.text for k, cell in zip(t.head, row, strict=True)} for t in found for row in t.rows]
+
+
+@pytest.fixture(scope="module")
+def undefended(tmp_path_factory):
+    """A store of an undefended model with AutoAttack, scored beside three defences that save images 2 and 5."""
+    folder = tmp_path_factory.mktemp("beside")
+    specs = grid_attack(1, 3, 0.5) | grid_attack(2, 1, 1.0) | attack("pgd-ready", "ready", diagnostics=True)
+    specs |= attack("aa-strongest", "autoattack", attack="autoattack", options={})
+    specs |= attack("square", "table4", attack="square", options={}, oracle="direct", limit=1000)
+    broken = {"pgd-i1-K3-l0.5": [1, 2, 3], "pgd-i2-K1-l1": [2, 3, 4, 5], "pgd-ready": [1], "square": [7]}
+    broken["aa-strongest"] = [2, 3, 4, 5, 6]
+    also = {"also": SETTINGS, "saves": [2, 5], "states": "random", "keep": True}
+    make_store(folder / "s", broken, wrong=1, specs=specs, **also)
+    return folder
+
+
+def test_defences_beside_an_undefended_model_are_rows_that_say_oblivious_and_have_no_aa(undefended):
+    rows = records(undefended, "table-1")
+    assert [(r["store"], r["method"]) for r in rows] == [
+        ("s", "+ Sec. 3.3"),
+        ("s (entropy-paper, oblivious)", "+ Sec. 3.2 & 3.3, paper's variant, attacked obliviously"),
+        ("s (entropy-released, oblivious)", "+ Sec. 3.2 & 3.3, released variant, attacked obliviously"),
+    ]
+    # undefended the attacks break 1-3, 2-5, 1, 2-6 and 7 beside image 0; the defences save 2 and 5
+    shown = [[r[key] for key in ("clean", "PGD", "AA", "PGD, AA", "union")] for r in rows]
+    assert shown[0] == ["90.00", "50.00", "40.00", "40.00", "20.00"]
+    assert shown[1] == shown[2] == ["90.00", "70.00", "-", "-", "40.00"]
+    assert rows[1]["paper: PGD"] == "55.18"
+    assert [r["intermediate"] for r in records(undefended, "table-2")] == ["50.00", "70.00", "70.00"]
+
+
+def test_they_are_drawn_beside_the_undefended_model(undefended):
+    figures = {f.name: f for f in make_figures(find_sources([undefended]))}
+    assert "s 50.0; s (entropy-paper, oblivious) 70.0" in figures["figure-3a"].alt
+    assert "s (entropy-released, oblivious) -0.200 at the last state" in figures["figure-3b"].alt
+    assert "predictor entropy-paper minus deployed" in figures["figure-3b"].where
+    assert [name for name in figures if "figure-5" in name or "figure-2" in name] == ["figure-2-s", "figure-5-s"]
+    ((_, pictures),) = make_pages(find_sources([undefended]))[0].groups
+    assert "attacked 0.70, regulated 0.50" in pictures[0].traces.alt
+
+
+def test_a_defence_with_a_grid_of_its_own_is_not_shown_obliviously_too(tmp_path):
+    two_attacks(tmp_path / "plain", also=MAIN)
+    two_attacks(tmp_path / "defended", defended=True)
+    names = [r["store"] for r in records(tmp_path, "table-1")]
+    assert names == ["defended", "plain", "plain (entropy-released, oblivious)"]
+
+
+def test_table_5_has_every_setting_of_a_store(undefended):
+    rows = records(undefended, "table-5")
+    assert [(r["variant"], r["T_f"], r["R"], r["PGD"], r["paper"]) for r in rows] == [
+        ("paper", "1", "1", "70.00", "54.67"),
+        ("paper", "2", "10", "70.00", "55.18"),
+        ("released", "2", "10", "70.00", "55.18"),
+    ]
+
+
+def test_table_4_has_one_square_for_all_pairs(undefended):
+    rows = {r["search"]: r for r in records(undefended, "table-4")}
+    assert (rows["square, ours"]["no pair"], rows["square, ours"]["(3, 5)"]) == ("80.00", "-")
+    assert rows["pgd, ours"]["no pair"] == "-"
+
+
+def test_what_is_suggested_fits_the_predictors_of_the_store(undefended):
+    found = missing_experiments(find_sources([undefended]))
+    (settings,) = [m for m in found if m.item == "Table 5"]
+    assert settings.what.startswith("6 of the 16")  # of T_f 1 and 2: it has two states
+    assert settings.command.endswith(f"--limit 10 --suite settings --out {undefended / 's'}-settings")
+    (defended,) = [m for m in found if "so far it is attacked obliviously" in m.what]
+    assert defended.command.startswith("robustdeq evaluate runs/some/best --limit 10 --defence entropy --suite paper")
+    assert not [m for m in found if m.command.endswith(f"--out {undefended / 's'}")]  # would score other predictors
+
+
+def test_kept_images_are_shown_to_the_other_stores_by_their_own_command(tmp_path):
+    two_attacks(tmp_path / "a", defended=True)
+    two_attacks(tmp_path / "b", keep=True)
+    (found,) = [m for m in missing_experiments(find_sources([tmp_path])) if m.item == "Table 3"]
+    folders = f"--sources {tmp_path / 'b'} --out {tmp_path / 'a'}"
+    assert f"--defence entropy --suite grid {folders}" in found.command
+
+
+@pytest.fixture(scope="module")
+def six(tmp_path_factory):
+    """TRADES without (base) and with random states (rand), each beside a defence, and a ResNet."""
+    folder = tmp_path_factory.mktemp("six")
+    specs = (
+        grid_attack(1, 1, 0.5)
+        | grid_attack(2, 1, 0.5)
+        | attack("aa-ready", "autoattack", attack="autoattack", options={})
+    )
+    names = list(specs)
+    common = {"wrong": 1, "specs": specs, "model": TINY, "also": MAIN[:1]}
+    make_store(folder / "base", dict(zip(names, ([1, 2, 3], [4, 5], [1, 2, 3, 4]), strict=True)), saves=[1], **common)
+    outcomes = dict(zip(names, ([1, 2], [3], [1, 2]), strict=True))
+    make_store(folder / "rand", outcomes, saves=[1, 2], states="random", **common)
+    direct = attack("pgd-direct", "ready") | attack("aa", "autoattack", attack="autoattack", options={})
+    resnet = {"specs": direct, "model": RESNET_TINY, "dynamic": False}
+    make_store(folder / "resnet", {"pgd-direct": [1, 2, 3, 4], "aa": [5]}, wrong=2, **resnet)
+    make_store(folder / "other", outcomes, **common | {"model": {"channels": [16, 32]}})  # of another size
+    return folder
+
+
+def test_differences_answer_the_paper_s_questions_where_nothing_else_differs(six):
+    rows = [r for r in records(six, "differences") if "other" not in r["without"]]
+    pairs = [(r["question"].split("?")[0], r["without"].split(":")[0], r["with"].split(":")[0]) for r in rows]
+    base, rand = "base (entropy-paper, oblivious)", "rand (entropy-paper, oblivious)"
+    resnet = "Does a DEQ beat the ResNet of equal size"
+    assert pairs == [
+        ("Does Sec. 3.3 help", "base", "rand"),
+        ("Does Sec. 3.3 help", base, rand),
+        ("Does Sec. 3.2 help", "base", base),
+        ("Does Sec. 3.2 help", "rand", rand),
+        ("Do they compose", "base", rand),
+        *((resnet, "resnet", name) for name in ("base", base, "rand", rand)),
+    ]
+    shown = {
+        pair: [r[k].split(" ")[0] for k in ("clean", "PGD", "AA", "union")] for pair, r in zip(pairs, rows, strict=True)
+    }
+    # in %, PGD, AA, union: base 60, 50, 40; rand 70, 70, 60; their defences 70, -, 50 and 80, -, 80; resnet 50, 70, 40
+    assert shown[pairs[0]] == ["+0.00", "+10.00", "+20.00", "+20.00"]
+    assert shown[pairs[2]] == ["+0.00", "+10.00", "-", "+10.00"]
+    assert shown[pairs[4]] == ["+0.00", "+20.00", "-", "+40.00"]
+    assert shown[resnet, "resnet", "rand"] == ["+10.00", "+20.00", "+0.00", "+20.00"]
+
+
+def test_a_difference_of_minima_covers_the_choice_of_the_smallest():
+    images = np.arange(400)
+    a = np.stack([images % 4 > 0, images % 4 != 1, images % 5 > 0], axis=1)
+    b = np.stack([images % 5 > 0, images % 5 > 1], axis=1)
+    found = minimum_difference(a, b)
+    assert found.value == pytest.approx(0.6 - 0.75)
+    assert found.low < found.value < found.high < 0
+    same = minimum_difference(a, a)
+    assert (same.value, same.images) == (0, 400)
+    assert same.low < 0 < same.high  # none gained or lost, yet of 400 images only
