@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from robustdeq.recipes import load_recipe
 from robustdeq.report import find_sources, make_tables
 from robustdeq.report.differences import minimum_difference
 from robustdeq.report.figures import make_figures
@@ -91,6 +92,18 @@ def test_what_is_suggested_fits_the_predictors_of_the_store(undefended):
     (defended,) = [m for m in found if "so far it is attacked obliviously" in m.what]
     assert defended.command.startswith("robustdeq evaluate runs/some/best --limit 10 --defence entropy --suite paper")
     assert not [m for m in found if m.command.endswith(f"--out {undefended / 's'}")]  # would score other predictors
+
+
+def test_recipes_that_are_suggested_exist(tmp_path):
+    for name, changes in (("digits", {}), ("tiny", {"data": "cifar10", "model": TINY}), ("large", {"data": "cifar10"})):
+        two_attacks(tmp_path / name, objective=None, **changes)
+        found = [
+            m.command.split(" ")[3]
+            for m in missing_experiments(find_sources([tmp_path / name]))
+            if "--recipe" in m.command
+        ]
+        assert len(found) == (8 if name == "digits" else 10)
+        assert all(load_recipe(recipe) for recipe in found)
 
 
 def test_kept_images_are_shown_to_the_other_stores_by_their_own_command(tmp_path):

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
 import polars as pl
 
 from robustdeq.evaluation import metrics
-from robustdeq.report.drawing import COLOURS, Figure, draw
+from robustdeq.report.drawing import COLOURS, MARGINS, Figure, draw
 from robustdeq.report.sources import Result, Run, Sources
+
+HEIGHT = 2.8
+"""Inches of a figure whose legend comes on top."""
 
 
 def make_figures(sources: Sources) -> list[Figure]:
@@ -69,20 +73,20 @@ def figure_3a(results: list[Result]) -> Figure | None:
 
     def paint(axes: Any) -> None:
         for k, (label, grid) in enumerate(grids.items()):
-            offset = (k - (len(grids) - 1) / 2) * 0.15
+            offset = (k - (len(grids) - 1) / 2) * min(0.15, 0.7 / len(grids))  # beside its own state
             axes.scatter(grid["i"].to_numpy() + offset, 100 * grid["accuracy"].to_numpy(), s=9, alpha=0.55)
             lowest = grid.group_by("i").agg(pl.col("accuracy").min()).sort("i")
-            axes.plot(lowest["i"].to_numpy() + offset, 100 * lowest["accuracy"].to_numpy(), label=label)
+            style = "-" if k < len(COLOURS) else "--"  # colours come again
+            axes.plot(lowest["i"].to_numpy() + offset, 100 * lowest["accuracy"].to_numpy(), style, label=label)
         axes.set_xlabel("state i that is attacked")
         axes.set_ylabel("accuracy (%)")
-        low, high = axes.get_ylim()
-        axes.set_ylim(low, high + 0.3 * (high - low))  # the legend covers no point
-        axes.legend(fontsize=8, loc="upper left", ncol=2)
+        _legend_above(axes, grids)
 
     lows = "; ".join(f"{label} {100 * float(grid['accuracy'].to_numpy().min()):.1f}" for label, grid in grids.items())
     alt = f"Accuracy under each attack of the grid, by the state it attacks; lines join the lowest. Lowest (%): {lows}."
     where = f"stores {', '.join(grids)}: grid; deployed state; share without success"
-    return draw("figure-3a", "Fig. 3a. Accuracy under every intermediate-state attack", alt, paint, where=where)
+    title = "Fig. 3a. Accuracy under every intermediate-state attack"
+    return draw("figure-3a", title, alt, paint, height=HEIGHT + _legend_room(grids), where=where)
 
 
 def figure_3b(results: list[Result]) -> Figure | None:
@@ -108,12 +112,13 @@ def figure_3b(results: list[Result]) -> Figure | None:
         axes.axhline(0, color="#888888", linewidth=0.8)
         axes.set_xlabel("state t")
         axes.set_ylabel("entropy change (nats)")
-        axes.legend(fontsize=8)
+        _legend_above(axes, lines)
 
     said = "; ".join(f"{label} {values[-1]:+.3f} at the last state" for label, (_, values, _) in lines.items())
     alt = f"Change of the mean entropy by entropy reduction at each state, on attacked images: {said}."
     where = "; ".join(said for _, _, said in lines.values())
-    return draw("figure-3b", "Fig. 3b. Entropy change by state from Sec. 3.2", alt, paint, where=where)
+    title = "Fig. 3b. Entropy change by state from Sec. 3.2"
+    return draw("figure-3b", title, alt, paint, height=HEIGHT + _legend_room(lines), where=where)
 
 
 def figure_3c(results: list[Result]) -> Figure | None:
@@ -195,6 +200,22 @@ def figure_4(runs: list[Run]) -> Figure | None:
     alt = f"Accuracy under PGD-10 on held-out training images, by epoch: {said}."
     where = "; ".join(f"run {label}: metrics.csv, validation_pgd" for label in curves)
     return draw("figure-4-6", "Figs. 4 and 6. PGD-10 accuracy during training", alt, paint, where=where)
+
+
+def _legend_above(axes: Any, names: Collection[str]) -> None:
+    """A legend over room of its own, which the figure is higher by: it covers no point."""
+    low, high = axes.get_ylim()
+    axes.set_ylim(low, high + (high - low) * _legend_room(names) / (HEIGHT - MARGINS[2] - MARGINS[3]))
+    axes.legend(fontsize=8, loc="upper left", ncol=_legend_columns(names))
+
+
+def _legend_columns(names: Collection[str]) -> int:
+    return 2 if max(map(len, names)) <= 24 else 1
+
+
+def _legend_room(names: Collection[str]) -> float:
+    """Inches."""
+    return 0.1 + 0.17 * -(-len(names) // _legend_columns(names))
 
 
 def _own(r: Result) -> pl.Expr:
