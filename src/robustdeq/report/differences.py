@@ -33,7 +33,8 @@ def differences(results: list[Result]) -> Table:
     notes = (
         "Accuracy with minus accuracy without, in points, on the same images, and its 95% interval by paired bootstrap "
         "over images, at least as wide as Wilson's intervals of the images gained and lost make it. It says how "
-        "sure the difference is for these weights, and nothing about seeds: another training of the same recipe may differ by more.",
+        "sure the difference is for these weights, and nothing about seeds: another training of the "
+        "same recipe may differ by more.",
         "clean, PGD and AA as in Table 1, each under its own attacks. union: over the attacks that both have by name; "
         "without such (a ResNet has none of the intermediate states) each over its own, which favours the one with "
         "fewer. oblivious: shown only images made against the undefended model, which favours the defence. "
