@@ -6,9 +6,12 @@ import errno
 import os
 import socket
 import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 DAY = 86_400.0
+FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class DiskFullError(OSError):
@@ -17,35 +20,54 @@ class DiskFullError(OSError):
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Write aside in the same folder, sync, move into place."""
-    aside = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.tmp")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+    write_together({path: content})
+
+
+def write_together(contents: Mapping[Path, bytes]) -> None:
+    """All of them aside first, then into place one after the other: a kill or a full disk leaves the old ones."""
+    asides = {path: path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.tmp") for path in contents}
+    with saying_full(*contents, size=sum(map(len, contents.values()))):
         try:
-            with open(aside, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(aside, path)
+            for path, aside in asides.items():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with open(aside, "wb") as file:
+                    file.write(contents[path])
+                    file.flush()
+                    os.fsync(file.fileno())
+            for path, aside in asides.items():
+                os.replace(aside, path)
         finally:
-            aside.unlink(missing_ok=True)
-        _sync_folder(path.parent)
+            for aside in asides.values():
+                aside.unlink(missing_ok=True)
+        for folder in {path.parent for path in contents}:
+            _sync_folder(folder)
+
+
+@contextmanager
+def saying_full(*paths: Path, size: int) -> Iterator[None]:
+    """Say what did not fit, and that nothing is lost, where the disk or the quota is full."""
+    try:
+        yield
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno not in FULL:
             raise
         raise DiskFullError(
             error.errno,
-            f"no room for {path} ({len(content):,} bytes; {error.strerror}): everything finished so far is stored "
-            "and whole; make room and run the same command again, it goes on from there",
+            f"no room for {', '.join(map(str, paths))} ({size:,} bytes; {error.strerror}): everything finished so far "
+            "is stored and whole; make room and run the same command again, it goes on from there",
         ) from error
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make the move itself survive a power cut."""
-    handle = os.open(folder, os.O_RDONLY)
+    """Make the move itself survive a power cut, where the system can; the files are in place already."""
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError:  # Windows opens no folders
+        return
     try:
         os.fsync(handle)
-    except OSError as error:
-        if error.errno != errno.EINVAL:  # some network file systems cannot sync folders
+    except OSError as error:  # some network file systems cannot sync folders
+        if error.errno in (*FULL, errno.EIO):
             raise
     finally:
         os.close(handle)

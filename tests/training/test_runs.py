@@ -83,7 +83,7 @@ def test_a_changed_configuration_is_refused_and_the_difference_shown(tmp_path):
 def test_other_training_images_are_refused(tmp_path, monkeypatch):
     train(tmp_path, {"schedule": {"max_steps": 2}})
     monkeypatch.setattr("robustdeq.data.Images.digest", lambda self: "another")
-    with pytest.raises(ValueError, match=r"other training images .*another --out"):
+    with pytest.raises(ValueError, match=r"other images .*another --out"):
         train(tmp_path, {"schedule": {"max_steps": 3}})
 
 

@@ -72,7 +72,14 @@ VERBS = {
     "bench": Verb(
         bench.run,
         positionals=(("subject", {"nargs": "?", "default": "core", "type": bench.Subject, "help": "what to measure"}),),
-        renamed=(("json_file", "--json", {"type": Path | None, "help": "write the records here as JSON"}),),
+        renamed=(
+            ("json_file", "--json", {"type": Path | None, "help": "write the records here as JSON"}),
+            (
+                "compile",
+                "--compile",
+                {"action": "store_true", "help": "compile our side, which takes minutes (train)"},
+            ),
+        ),
     ),
     "convert": Verb(
         convert.run, positionals=(("file", {"type": Path, "help": "a checkpoint of the paper's released code"}),)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 
 import torch
 from rich import box
@@ -81,7 +84,8 @@ def run(*, out: Path = Path("runs/quickstart")) -> int:
     (out / "suite.yaml").write_text(SUITE)
     failed = _run_all([_arm(name, recipe, out) for name, recipe in ARMS.items()], console)
     if failed is not None:
-        last = "\n".join(failed.log.read_text().splitlines()[-5:])
+        said = failed.log.read_text() if failed.log.exists() else "nothing: it did not start"
+        last = "\n".join(said.splitlines()[-5:])
         print(f"robustdeq: error: {failed.what} failed, {failed.log} says:\n{last}", file=sys.stderr)  # noqa: T201
         return 1
     writing = time.monotonic()
@@ -151,9 +155,11 @@ def _took(console: Console, seconds: float, what: str) -> None:
 def _start(step: Step) -> BaseProcess:
     """The command in a process of its own, forked from one that has imported everything: no command waits for that."""
     step.out.parent.mkdir(parents=True, exist_ok=True)
-    context = get_context("forkserver")
-    context.set_forkserver_preload(["robustdeq.cli.main", "sklearn.datasets"])
-    process = context.Process(target=_command, args=(step.words, step.log))
+    step.log.unlink(missing_ok=True)
+    context: Any = get_context("forkserver" if sys.platform == "linux" else "spawn")
+    if sys.platform == "linux":
+        context.set_forkserver_preload(["robustdeq.cli.main", "sklearn.datasets"])
+    process: BaseProcess = context.Process(target=_command, args=(step.words, step.log))
     process.start()
     return process
 
@@ -162,12 +168,21 @@ def _command(words: list[str], log: Path) -> None:
     """`robustdeq WORDS > log 2>&1`."""
     from robustdeq.cli.main import main  # it imports this module
 
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     os.environ["COLUMNS"] = str(WIDTH)
     torch.set_num_threads(1)  # batches of digits are too small to share between threads: a core for each command
     with open(log, "wb") as file:
         for stream in (1, 2):
             os.dup2(file.fileno(), stream)
     sys.exit(main(words))
+
+
+def _end_with_parent() -> None:
+    """A command whose quickstart was killed saves and ends: the next quickstart begins it again."""
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from safetensors import safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from robustdeq.evaluation.files import remove_stale, write_atomically
+from robustdeq.files import remove_stale, write_atomically
 
 MANIFEST = "manifest.json"
 

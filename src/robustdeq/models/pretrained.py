@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -17,6 +15,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
+from robustdeq.files import write_together
 from robustdeq.models.settings import decode, encode
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
@@ -94,10 +93,9 @@ class Pretrained(ModelHubMixin):
             raise CheckpointError(f"the model's options cannot be written as JSON: {error}") from error
         weights = save(tensors, metadata={CONFIG: text})
         folder = Path(save_directory)
-        folder.mkdir(parents=True, exist_ok=True)
         # The weights move first and carry the configuration: whatever happens before config.json follows, `load`
         # sees that the two do not belong together and has all of the new checkpoint.
-        _replace_files(folder, {WEIGHTS: weights, CONFIG: text.encode()})
+        write_together({folder / WEIGHTS: weights, folder / CONFIG: text.encode()})
 
     @classmethod
     def from_pretrained(cls: type[P], pretrained_model_name_or_path: str | Path, **options: Any) -> P:
@@ -242,22 +240,3 @@ def _fill(model: nn.Module, weights: dict[str, Tensor], folder: Path) -> None:
         if tensor.is_floating_point():
             tensor.data = tensor.data.to(weights[name].dtype if name in weights else default)
     model.load_state_dict(weights)
-
-
-def _replace_files(folder: Path, contents: dict[str, bytes]) -> None:
-    """Write all files aside first, then move them into place: a kill or a full disk leaves the old ones."""
-    moves: list[tuple[str, Path]] = []
-    try:
-        for name, content in contents.items():
-            handle, aside = tempfile.mkstemp(dir=folder, prefix=f".{name}.")
-            moves.append((aside, folder / name))
-            with os.fdopen(handle, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            os.chmod(aside, 0o644)
-        for aside, target in moves:
-            os.replace(aside, target)
-    finally:
-        for aside, _ in moves:
-            Path(aside).unlink(missing_ok=True)

@@ -13,7 +13,6 @@ from robustdeq.files import write_atomically
 
 STATE = "state.pt"
 
-replace_file = write_atomically
 """A kill leaves the old file, and so does a full disk, which is said."""
 
 
@@ -43,7 +42,7 @@ def save_state(folder: Path, state: TrainingState) -> None:
     """Replace the state file; a kill or a full disk leaves the old one."""
     buffer = io.BytesIO()
     torch.save(vars(state), buffer)
-    replace_file(folder / STATE, buffer.getvalue())
+    write_atomically(folder / STATE, buffer.getvalue())
 
 
 def load_state(folder: Path) -> TrainingState | None:

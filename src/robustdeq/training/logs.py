@@ -7,7 +7,7 @@ import io
 from pathlib import Path
 from typing import Any
 
-from robustdeq.training.checkpoint import replace_file
+from robustdeq.files import saying_full, write_atomically
 
 COLUMNS = (
     "step",
@@ -36,13 +36,16 @@ class Log:
         writer = csv.DictWriter(text, COLUMNS)
         writer.writeheader()
         writer.writerows(rows)
-        replace_file(self.path, text.getvalue().encode())
+        write_atomically(self.path, text.getvalue().encode())
         self.board = SummaryWriter(str(folder / "tensorboard"), purge_step=resume_step + 1)
 
     def write(self, row: dict[str, Any], *, rate: float) -> None:
         """One row, and samples per second, which only TensorBoard keeps."""
-        with open(self.path, "a", newline="") as file:
-            csv.DictWriter(file, COLUMNS).writerow(row)
+        line = io.StringIO(newline="")
+        csv.DictWriter(line, COLUMNS).writerow(row)
+        content = line.getvalue()
+        with saying_full(self.path, size=len(content)), open(self.path, "a", newline="") as file:
+            file.write(content)
         for name, value in row.items():
             if isinstance(value, float):
                 self.board.add_scalar(name, value, row["step"])

@@ -17,14 +17,15 @@ class Interrupted(RuntimeError):
 
 
 class StopSignals:
-    """While entered, the first SIGINT or SIGTERM is only remembered; a second one acts at once, as if we were not here.
+    """While entered, the first SIGINT or SIGTERM is only remembered; the same once more acts at once.
 
+    Only the same: Ctrl-C in a terminal reaches a whole group, and a parent that got it too sends SIGTERM on.
     Outside the main thread signals cannot be handled, and nothing is changed.
     """
 
     def __init__(self) -> None:
         self.received = 0
-        """The signal's number; 0 if there was none."""
+        """The first signal's number; 0 if there was none."""
         self._handlers: dict[int, Any] = {}
 
     def __enter__(self) -> StopSignals:
@@ -36,13 +37,10 @@ class StopSignals:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._restore()
-
-    def _remember(self, signum: int, frame: FrameType | None) -> None:
-        self.received = signum
-        self._restore()
-
-    def _restore(self) -> None:
         for signum, handler in self._handlers.items():
             signal.signal(signum, handler)
         self._handlers = {}
+
+    def _remember(self, signum: int, frame: FrameType | None) -> None:
+        self.received = self.received or signum
+        signal.signal(signum, self._handlers.pop(signum))

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from robustdeq.data import Dataset, Images, RandomCropFlip, batch_at, load_dataset, steps_per_epoch
+from robustdeq.files import remove_stale, write_atomically
 from robustdeq.models import DEQ, create_model
 from robustdeq.processes import launch
 from robustdeq.provenance import provenance
@@ -24,7 +25,6 @@ from robustdeq.training.checkpoint import (
     TrainingState,
     difference,
     load_state,
-    replace_file,
     save_state,
 )
 from robustdeq.training.config import TrainConfig, number
@@ -81,7 +81,7 @@ class Trainer:
         self.data: Dataset = load_dataset(
             config.data.name, data_root, held_out=config.data.held_out, **config.data.options
         )
-        self.data_digest = self.data.train.digest()
+        self.data_digest = f"{self.data.train.digest()} {self.data.validation.digest()}"
         self.augment = RandomCropFlip(padding=config.data.padding, flip=config.data.flip)
         self.train_images = self.data.train.to(self.fabric.device)
         self.validation_images = self._validation_images()
@@ -272,6 +272,8 @@ class Trainer:
 
     def _begin(self) -> None:
         """Resume if there is something to resume; refuse a folder of another configuration."""
+        if self.rank == 0 and self.out.is_dir():
+            remove_stale(self.out)
         state = load_state(self.out)
         wanted = self._config_as_json()
         if state is not None:
@@ -283,14 +285,15 @@ class Trainer:
                 )
             if state.data not in (None, self.data_digest):
                 raise ValueError(
-                    f"{self.out} holds a run on other training images than those found now ({self.config.data.name}, "
-                    f"{len(self.data.train)} images); give the data it began with, or another --out"
+                    f"{self.out} holds a run on other images than those found now ({self.config.data.name}, "
+                    f"{len(self.data.train)} for training, {len(self.data.validation)} held out); "
+                    "give the data it began with, or another --out"
                 )
             self._restore(state)
         elif self.rank == 0:
             self.out.mkdir(parents=True, exist_ok=True)
             text = json.dumps({"config": wanted, **provenance(self.world_size)}, indent=2)
-            replace_file(self.out / "run.json", text.encode())
+            write_atomically(self.out / "run.json", text.encode())
         if self._reduce(torch.tensor(self.step), "max") != self._reduce(torch.tensor(self.step), "min"):
             raise ValueError(f"the processes see different states of the run: {self.out} must be a folder all share")
 
