@@ -36,7 +36,7 @@ def write(folder, attacks=ATTACKS, *, shards=(0, 1), union=False, sha="same", st
             "group": "transfer" if name in stored else "autoattack" if name.startswith("aa") else "grid",
             "attack": "stored" if name in stored else "autoattack" if name.startswith("aa") else "pgd",
             "is_aa": name.startswith("aa"),
-            "options": {"store": str(stored[name])} if name in stored else {},
+            "options": {"store": str(stored[name]), "attack": name.split(".", 2)[2]} if name in stored else {},
             "oracle_options": OPTIONS.get(name, {}),
             "norm": "Linf",
             "eps": EPS,
@@ -199,10 +199,13 @@ def test_paired_differences(store, tmp_path):
 
 def test_the_transfer_matrix(tmp_path):
     a = write(tmp_path / "a")
-    name = "from.a.pgd-i1-K1-l0.5"
-    b = write(tmp_path / "b", {"pgd-i1-K1-l0.5": "111111", name: "110000"}, stored={name: (tmp_path / "a").resolve()})
+    grid = {"from.a.pgd-i1-K1-l0.5": "110000", "from.a.pgd-i2-K1-l1": "111000"}
+    others = {"from.a.aa-ready": "000000", "from.a.from.c.pgd-i2-K1-l1": "000000"}  # on the diagonal is the grid alone
+    seen = grid | others
+    stored = dict.fromkeys(seen, (tmp_path / "a").resolve())
+    b = write(tmp_path / "b", {"pgd-i1-K1-l0.5": "111111", **seen}, stored=stored)
     table = metrics.transfer_matrix({"A": a, "B": b})
-    assert table.select("target", "source", "attacks").rows() == [("A", "A", 3), ("B", "B", 1), ("B", "A", 1)]
+    assert table.select("target", "source", "attacks").rows() == [("A", "A", 3), ("B", "B", 1), ("B", "A", 2)]
     assert table["accuracy"].to_list() == pytest.approx([3 / 6, 1.0, 2 / 6])
 
 

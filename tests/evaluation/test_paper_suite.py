@@ -23,8 +23,8 @@ def model(steps=8, **metadata):
     return deq
 
 
-def made(suite, predictor):
-    return make_suite(suite, Setting(Subject(predictor), Linf(EPS)))
+def made(suite, predictor, **options):
+    return make_suite(suite, Setting(Subject(predictor), Linf(EPS), **options))
 
 
 def settings(suite):
@@ -88,6 +88,23 @@ def test_an_included_suite_keeps_its_predictors_and_images_unless_told_otherwise
     assert (suite.also, suite.keep_images) == ({}, False)
 
 
+def test_a_union_run_scores_and_keeps_only_what_can_be_read_afterwards(tmp_path):
+    file, victim = tmp_path / "own.yaml", model(**TRADES_RANDOM)
+    for suite in ("paper", "transfer"):
+        assert made(suite, victim).keep_images
+        found = made(suite, victim, union=True)
+        assert (found.also, found.keep_images, found.notes) == ({}, False, [suites.DEPLOYED_ONLY])
+    assert made("grid", victim, union=True).notes == []
+    with pytest.raises(ValueError, match="leave --union away"):
+        made("settings", victim, union=True)
+    file.write_text("{include: [paper], keep_images: true}")
+    found = made(file, victim, union=True)
+    assert (found.also, found.keep_images) == ({}, True)
+    file.write_text("{include: [quick], also: {often: {every: 1}}}")
+    with pytest.raises(ValueError, match=r"own.yaml: also: --union judges the deployed predictor alone"):
+        made(file, victim, union=True)
+
+
 def test_the_suite_of_the_documentation_can_be_made(tmp_path):
     page = (Path(__file__).parents[2] / "docs/evaluate.md").read_text()
     (tmp_path / "mine.yaml").write_text(page.partition("```yaml")[2].partition("```")[0])
@@ -104,6 +121,8 @@ def test_the_suite_of_the_documentation_can_be_made(tmp_path):
         ("{a: 3}", "own.yaml: also: expected names, each with settings"),
         ("{a: {evry: 3}}", "own.yaml: also: a cannot be made with {'evry': 3}"),
         ("{a: {variant: released, every: 3}}", "own.yaml: also: a cannot be made with"),
+        ("{base: {every: 1}}", "own.yaml: also: 'base' is the undefended model of a defended one: choose another name"),
+        ("{deployed: {every: 1}}", "own.yaml: also: 'deployed' is the predictor under evaluation: choose another name"),
     ],
 )
 def test_further_predictors_that_cannot_be_made_are_refused(tmp_path, also, message):

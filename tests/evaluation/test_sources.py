@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
-from robustdeq.evaluation import evaluate
+import pytest
+
+from robustdeq.evaluation import evaluate, metrics, suites
 from robustdeq.evaluation.labels import source_labels
 from robustdeq.threat import Linf
 from tests.evaluation.predictors import EPS, images, small_deq
@@ -50,3 +52,46 @@ def test_two_sources_of_one_name_are_shown_to_a_predictor_and_the_store_goes_on(
     a, b = (str((tmp_path / name / "out").resolve()) for name in "ab")
     assert target("a") == {"pgd-ready": None, "from.out.weak": a}
     assert target("a", "b") == target("b") == {"pgd-ready": None, "from.out.weak": a, "from.b+out.weak": b}
+
+
+@pytest.fixture
+def models(tmp_path, monkeypatch):
+    """Evaluate one of two small models by a grid and an attack outside it, and keep the images."""
+    monkeypatch.setattr(suites, "UNROLLINGS", (1,))
+    (tmp_path / "both.yaml").write_text(f"{{include: [grid], keep_images: true, {WEAK}}}")
+
+    def run(name, *sources, **options):
+        predictor, folders = small_deq(2 if name == "a" else 3), [tmp_path / source for source in sources]
+        options = {"threat": Linf(EPS), "batch_size": 4, "shard_size": 4, "sources": folders} | options
+        return evaluate(predictor, images(4), tmp_path / "both.yaml", tmp_path / name, **options).store
+
+    return run
+
+
+def test_models_that_see_each_other_s_images_pass_on_only_their_own(models):
+    models("a")
+    models("b", "a")
+    for _ in range(2):  # in whichever order, and however often
+        a, b = models("a", "b"), models("b", "a")
+        for store, sizes in ((a, (5, 7)), (b, (7, 5))):
+            own = [name for name in store.attacks if not name.startswith("from.")]
+            seen = [name for name in store.attacks if name not in own]
+            assert (len(own), len(seen)) == sizes
+            assert {name.count("from.") for name in seen} == {1}
+            assert all(store.has_images(name) for name in own)
+            assert not any(store.images_path(name, 0).parent.exists() for name in seen)
+            assert all(store.complete(name) for name in seen)
+    table = metrics.transfer_matrix({"a": a, "b": b})
+    grid = {("a", "a"): 4, ("a", "b"): 6, ("b", "a"): 4, ("b", "b"): 6}  # weak is no attack of a grid
+    assert {row[:2]: row[2] for row in table.select("target", "source", "attacks").iter_rows()} == grid
+    for target, source, accuracy in table.select("target", "source", "accuracy").iter_rows():
+        names = metrics.grid_attacks({"a": a, "b": b}[source])
+        store, prefix = {"a": a, "b": b}[target], "" if target == source else f"from.{source}."
+        assert accuracy == metrics.accuracy(store, [prefix + name for name in names])["accuracy"].min()
+
+
+def test_a_union_store_is_no_source(models, tmp_path):
+    models("a", union=True)
+    with pytest.raises(ValueError, match=r"a was evaluated with --union, where broken images leave"):
+        models("b", "a")
+    assert not (tmp_path / "b").exists()

@@ -3,14 +3,17 @@
 from dataclasses import replace
 
 import pytest
+import torch
+from torch import nn
 
+from robustdeq.defences import EarlyState
 from robustdeq.evaluation import evaluate, suites
-from robustdeq.evaluation.stacking import bundles
+from robustdeq.evaluation.stacking import attack_together, bundles
 from robustdeq.evaluation.subject import Subject
 from robustdeq.evaluation.suites import Setting
 from robustdeq.threat import Linf
 from tests.evaluation.conftest import UNROLLINGS
-from tests.evaluation.predictors import EPS, small_deq
+from tests.evaluation.predictors import EPS, images, small_deq
 
 
 @pytest.fixture
@@ -54,6 +57,8 @@ def test_going_on_inside_a_bundle_gives_the_bytes_of_an_undisturbed_run(stacked)
     lost = [path for k, path in enumerate(sorted(files)) if k % 3 == 0]
     for path in lost:
         path.unlink()
+    noted = store.times().height
+    assert noted == 2 * 13  # each attack and the clean images, on two shards
 
     def report(now):
         if now.done > 1 and not lost[0].exists():
@@ -63,6 +68,8 @@ def test_going_on_inside_a_bundle_gives_the_bytes_of_an_undisturbed_run(stacked)
         stacked(report=report)
     stacked()
     assert {path: path.read_bytes() for path in files} == files
+    items = {(path.parent.name, path.stem) for path in lost}
+    assert store.times().height == noted + len(items)  # no time of what was there
 
 
 def test_bundles_depend_on_the_configuration_and_hold_only_what_can_share(deployed):
@@ -73,7 +80,7 @@ def test_bundles_depend_on_the_configuration_and_hold_only_what_can_share(deploy
         return [len(bundle) for bundle in bundles(specs, Subject(predictor), **options)]
 
     assert sizes(grid) == [18, 18, 18]
-    assert sizes(grid, batch_size=449) == 3 * [8, 8, 2]
+    assert sorted(sizes(grid, batch_size=449)) == [2, 2, 2, 8, 8, 8, 8, 8, 8]
     assert sizes(grid, shard_size=500) == 54 * [1]
     for change in ({"every_image": False}, {"options": {**grid[0].options, "restarts": 2}}, {"attack": "apgd"}):
         assert sizes([replace(spec, **change) for spec in grid]) == 54 * [1]
@@ -81,3 +88,37 @@ def test_bundles_depend_on_the_configuration_and_hold_only_what_can_share(deploy
     coupled = small_deq()
     coupled.solver = replace(coupled.solver, batch_coupled=True)
     assert sizes(grid, coupled) == 54 * [1]
+
+
+@pytest.mark.parametrize("batch_size", [50, 200, 449, 900])
+def test_bundles_stand_where_their_first_attack_does(deployed, batch_size):
+    setting = Setting(Subject(deployed), Linf(EPS))
+    specs = [suites.ready(setting), *suites.grid(setting), suites.autoattack(setting, with_grid=True)]
+    made = bundles(specs, setting.subject, shard_size=50, batch_size=batch_size)
+    firsts = [specs.index(bundle[0]) for bundle in made]
+    assert firsts == sorted(firsts)
+    assert sorted(specs.index(spec) for bundle in made for spec in bundle) == list(range(len(specs)))
+    if batch_size == 50:
+        assert made == [(spec,) for spec in specs]
+
+
+class Float(nn.Module):
+    def forward(self, x):
+        return x.float()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_starts_in_a_bundle_where_it_starts_alone(dtype):
+    model = small_deq().float()
+    model.encoder = nn.Sequential(model.encoder.to(dtype), Float())  # pixels of half precision, states of single
+    subject = Subject(EarlyState(model, state=3))
+    specs = [suites.unrolled(Setting(subject, Linf(EPS)), 2, k, 0.5) for k in (1, 2)]
+    specs = [replace(spec, options={"steps": 1, "step_size": 1e-9}) for spec in specs]  # it stays at its start
+    x, y = images(8)
+    x, index = x.to(dtype), torch.arange(8)
+    which = torch.arange(2).repeat_interleave(4)
+    together = attack_together(specs, which, subject, 0, x, y, index).images
+    for number, spec in enumerate(specs):
+        mine = which == number
+        alone = attack_together([spec], torch.zeros(4, dtype=torch.int64), subject, 0, x[mine], y[mine], index[mine])
+        assert torch.equal(together[mine], alone.images)

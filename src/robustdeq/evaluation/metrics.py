@@ -315,21 +315,22 @@ def smallest_subset(store: Store, *, predictor: str = DEPLOYED) -> Subset:
 def transfer_matrix(stores: dict[str, Store], *, state: str | None = None) -> pl.DataFrame:
     """Table 3: the lowest accuracy on a target (row) under the attacks made against a source (column).
 
-    A store's own grid is its diagonal; the others are images of the other stores that it was evaluated on with
-    `sources` (attacks of the group transfer whose store is one of these, inside the target's threat). A pair without
-    results is missing.
+    A store's own grid is its diagonal; the others are the images of the other stores' grids that it was evaluated on
+    with `sources` (attacks of the group transfer whose store is one of these, inside the target's threat). Whatever
+    else a source keeps images of is left out: both are minima over the grid. A pair without results is missing.
 
     Returns:
         target, source, accuracy, low, high, attacks.
     """
     folders = {str(store.folder.resolve()): name for name, store in stores.items()}
+    grids = {name: set(grid_attacks(store)) for name, store in stores.items()}
     records = []
     for target, store in stores.items():
         by_source: dict[str, list[str]] = {target: [n for n in grid_attacks(store) if store.complete(n)]}
         for name in judged_attacks(store):
             config = store.manifest["attacks"][name]
-            source = folders.get(config["options"].get("store", "")) if config["attack"] == "stored" else None
-            if source is not None and store.complete(name):
+            source = folders.get(config["options"]["store"]) if config["attack"] == "stored" else None
+            if source is not None and config["options"]["attack"] in grids[source] and store.complete(name):
                 by_source.setdefault(source, []).append(name)
         for source, names in by_source.items():
             if names:

@@ -151,7 +151,11 @@ class Runner:
         """Whether a store has the item's rows, and its images where they are to be kept."""
         attack, shard, store = item.attack, item.shard, self.store
         images = store.clean_images_path(shard) if attack is None else store.images_path(attack, shard)
-        return (not self.keep_images or images.is_file()) and store.has(attack, shard)
+        return (not self._keeps(attack) or images.is_file()) and store.has(attack, shard)
+
+    def _keeps(self, attack: str | None) -> bool:
+        """Whether its images are to be kept; those of another store are kept there."""
+        return self.keep_images and (attack is None or self.specs[attack].attack != "stored")
 
     def _count(self, item: Item) -> None:
         """Let the bounds know of a stored item, once."""
@@ -216,17 +220,19 @@ class Runner:
         index = torch.arange(*self._range(first))
         if first.attack is None:
             self._run_clean(first.shard, index)
+            written = bundle
         else:
             index = self._survivors(first, index) if self.plan.union else index
-            self._run_attacks(bundle, index)
+            written = self._run_attacks(bundle, index)
         seconds = time.monotonic() - began
         if first.attack is not None:
             self._seconds += seconds
             self._cost += sum(map(self._item_cost, bundle))
             self._images += len(index) * len(bundle)
-        for item in bundle:
-            share = round(seconds / len(bundle), 4)
+        share = round(seconds / len(bundle), 4)
+        for item in written:  # what was stored before has its record
             self.store.log_time(self.rank, {**asdict(item), "images": len(index), "seconds": share})
+        for item in bundle:
             self._is_done(item)
         self._report(doing)
 
@@ -246,8 +252,12 @@ class Runner:
             ]
         )
 
-    def _run_attacks(self, bundle: Bundle, index: Tensor) -> None:
-        """All of a bundle, whatever of it is stored already, so that its batches are those of every other run."""
+    def _run_attacks(self, bundle: Bundle, index: Tensor) -> Bundle:
+        """All of a bundle, whatever of it is stored already, so that its batches are those of every other run.
+
+        Returns:
+            What was written.
+        """
         shard, specs = bundle[0].shard, [self._resolved(self.specs[str(item.attack)]) for item in bundle]
         pairs = torch.cartesian_prod(torch.arange(len(specs)), index)  # number in the bundle, image
         frames, images = [], []
@@ -255,6 +265,7 @@ class Runner:
             for frame, pixels in halving(lambda batch: self._attacked_rows(specs, batch), part):
                 frames.append(frame)
                 images.append(pixels)
+        written = []
         for number, item in enumerate(bundle):
             if self._is_stored(item):
                 continue
@@ -263,7 +274,9 @@ class Runner:
             if frames:
                 table = pl.concat(frames).filter(pl.col("number") == number).drop("number")
                 kept = index, torch.cat(images)[pairs[:, 0] == number]
-            self._write(str(item.attack), shard, table, kept if self.keep_images else None)
+            self._write(str(item.attack), shard, table, kept if self._keeps(item.attack) else None)
+            written.append(item)
+        return tuple(written)
 
     def _write(self, attack: str, shard: int, table: pl.DataFrame, kept: Images | None) -> None:
         clean = pl.read_parquet(self.store.clean_path(shard)).select(*KEYS, clean_prediction="prediction")

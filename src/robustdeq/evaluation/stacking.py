@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor
@@ -11,6 +11,7 @@ from torch import Tensor
 from robustdeq.attacks import PGD, AttackResult
 from robustdeq.attacks.oracles import StackedStates, UnrolledState
 from robustdeq.attacks.starts import keys_of, random_starts
+from robustdeq.attacks.task import Task
 from robustdeq.evaluation.build import build_attack, build_oracle
 from robustdeq.evaluation.specs import AttackSpec, canonical
 from robustdeq.evaluation.subject import Subject
@@ -22,7 +23,7 @@ OWN = ("steps", "damping")
 def bundles(
     specs: Sequence[AttackSpec], subject: Subject, *, shard_size: int, batch_size: int
 ) -> list[tuple[AttackSpec, ...]]:
-    """The attacks in their order, those that fit into one batch with a whole data shard of each taken together.
+    """Those that fit into one batch with a whole data shard of each taken together, in the order of their firsts.
 
     It depends on the configuration alone, never on what is done already: what an attack's images go through, to the
     last bit, is the same in every run.
@@ -32,7 +33,9 @@ def bundles(
         key = canonical(_common(spec)) if stackable(spec, subject) else f"alone: {spec.name}"
         together.setdefault(key, []).append(spec)
     most = max(1, batch_size // shard_size)
-    return [tuple(group[k : k + most]) for group in together.values() for k in range(0, len(group), most)]
+    made = [tuple(group[k : k + most]) for group in together.values() for k in range(0, len(group), most)]
+    place = {spec.name: k for k, spec in enumerate(specs)}
+    return sorted(made, key=lambda bundle: place[bundle[0].name])
 
 
 def stackable(spec: AttackSpec, subject: Subject) -> bool:
@@ -83,4 +86,16 @@ def attack_together(
         if len(rows):
             mine = [keys[int(row)] for row in rows]
             start[rows] = random_starts(first.threat, x[rows], spec.seed(seed), first.kind, 0, mine)
-    return first(StackedStates.of(oracles, which.to(x.device)), x, y, start=start, index=index)
+    settings = {f.name: getattr(first, f.name) for f in fields(first)}
+    return _Started(**settings, starts=start)(StackedStates.of(oracles, which.to(x.device)), x, y, index=index)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Started(PGD):
+    """PGD from random starts that were drawn before; unlike a caller's they need no check, whatever the precision."""
+
+    starts: Tensor
+    """For each image of the batch that is handed in."""
+
+    def begin(self, task: Task, rows: Tensor, run: int) -> Tensor:
+        return self.starts[task.places[rows]]

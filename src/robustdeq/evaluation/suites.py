@@ -76,13 +76,17 @@ WITHOUT_DYNAMICS = (
     "the predictor has no dynamics to look into: every gradient is the predictor's own (oracle direct), "
     "and the grid of intermediate-state attacks is the one attack pgd-direct"
 )
+DEPLOYED_ONLY = (
+    "under --union images leave by what the deployed predictor does: further predictors of the suite are not scored, "
+    "and images, those of survivors only, are not kept unless told"
+)
 
 
 def make_suite(name: str | Path, setting: Setting) -> Suite:
     """A named suite, or a user's own from a YAML file, for this predictor and threat."""
     builder = SUITES.get(str(name))
     if builder is not None:
-        suite = builder(setting)
+        suite = _for_union(builder(setting)) if setting.union else builder(setting)
     elif Path(name).suffix in (".yaml", ".yml") or Path(name).is_file():
         suite = read_suite(Path(name), setting)
     else:
@@ -99,6 +103,13 @@ def make_suite(name: str | Path, setting: Setting) -> Suite:
     if twice:
         raise ValueError(f"suite {name}: attacks need names of their own; {', '.join(twice)} stands there twice")
     return suite
+
+
+def _for_union(suite: Suite) -> Suite:
+    """Without what could not be read afterwards: `metrics` know the union of the deployed predictor alone."""
+    if not suite.also and not suite.keep_images:
+        return suite
+    return replace(suite, also={}, keep_images=False, notes=[*suite.notes, DEPLOYED_ONLY])
 
 
 def ready(setting: Setting, *, aware: bool = False, **changes: Any) -> AttackSpec:
@@ -201,11 +212,20 @@ def _manifest_attacks(store: Store | None) -> Mapping[str, Any]:
 
 
 def stored_attacks(folder: Path, setting: Setting, label: str | None = None) -> list[AttackSpec]:
-    """The kept images of another store, as attacks on this predictor; called by the folder's name if not said."""
+    """The kept images of another store, as attacks on this predictor; called by the folder's name if not said.
+
+    Only those that were made against its own predictor: images that it was shown itself have their own source.
+    """
     source = Store(folder)
+    if source.manifest["union"]:
+        raise ValueError(
+            f"{folder} was evaluated with --union, where broken images leave: it has no images for a transfer; "
+            "evaluate it with --keep-images and without --union into another folder"
+        )
     label = source_labels([folder], {})[folder.resolve()] if label is None else label
     configs = source.manifest["attacks"]
-    names = [name for name in source.attacks if source.has_images(name) and configs[name]["group"] != SANITY]
+    own = [name for name, c in configs.items() if c["attack"] != "stored" and c["group"] != SANITY]
+    names = [name for name in own if source.has_images(name)]
     _check_same_images(source, setting.data)
     if not names:
         raise ValueError(f"{folder} keeps no adversarial images: evaluate it with --keep-images or --suite transfer")
@@ -216,14 +236,14 @@ def stored_attacks(folder: Path, setting: Setting, label: str | None = None) -> 
             options={
                 "store": str(folder.resolve()),
                 "attack": name,
-                "hash": source.manifest["attacks"][name]["hash"],
+                "hash": configs[name]["hash"],
                 "model": source.manifest["model"]["hash"],
             },
             oracle="none",
             group="transfer",
-            limit=source.manifest["attacks"][name]["limit"],
-            norm=source.manifest["attacks"][name]["norm"],
-            eps=source.manifest["attacks"][name]["eps"],
+            limit=configs[name]["limit"],
+            norm=configs[name]["norm"],
+            eps=configs[name]["eps"],
         )
         for name in names
     ]
@@ -329,6 +349,8 @@ def _settings(setting: Setting) -> Suite:
     """Table 5 of any model: the grid, scored on entropy reductions of other settings."""
     if setting.subject.dynamic is None:
         raise ValueError("suite settings varies the entropy reduction (T_f, R), which needs a model with dynamics")
+    if setting.union:
+        raise ValueError("suite settings scores every image on every setting (T_f, R): leave --union away")
     main = {"entropy-paper": entropy_reduced(setting.subject, variant="paper")}
     return Suite("settings", grid(setting), also={**main, **table_5_settings(setting.subject)})
 
@@ -377,6 +399,8 @@ def read_suite(path: Path, setting: Setting) -> Suite:
     notes = list(dict.fromkeys(note for suite in included for note in suite.notes))
     also = {name: other for suite in included for name, other in suite.also.items()}
     if "also" in content:
+        if content["also"] and setting.union:
+            raise ValueError(f"{path}: also: --union judges the deployed predictor alone: leave one of them away")
         try:
             also = read_also(content["also"] or {}, setting.subject)
         except ValueError as error:

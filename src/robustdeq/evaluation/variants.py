@@ -12,6 +12,8 @@ TABLE_5 = tuple((every, steps) for every in (1, 2, 4, 8) for steps in (1, 5, 10,
 """The paper's (T_f, R)."""
 MAIN = (2, 10)
 """Those of its other tables, and the defaults."""
+TAKEN = {"deployed": "predictor under evaluation", "base": "undefended model of a defended one"}
+"""What every store calls by these names."""
 
 
 def entropy_reduced(subject: Subject, **settings: Any) -> Callee:
@@ -45,6 +47,9 @@ def table_5_settings(subject: Subject) -> dict[str, Callee]:
 
 def read_also(content: Any, subject: Subject) -> dict[str, Callee]:
     """`also` of a user's suite: names, each with the settings of an entropy reduction."""
+    for name, what in TAKEN.items():
+        if isinstance(content, Mapping) and name in content:
+            raise ValueError(f"also: {name!r} is the {what}: choose another name")
     if not isinstance(content, Mapping) or not all(isinstance(v, Mapping) for v in content.values()):
         raise ValueError(
             "also: expected names, each with settings of an entropy reduction, such as {mine: {every: 4, steps: 5}}"
