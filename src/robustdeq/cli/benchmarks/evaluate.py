@@ -15,7 +15,10 @@ from robustdeq.cli.checkpoints import resolve
 from robustdeq.data import load_dataset
 from robustdeq.defences import EarlyState
 from robustdeq.evaluation import evaluate as run_suite
-from robustdeq.evaluation.suites import DAMPINGS, UNROLLINGS
+from robustdeq.evaluation.stacking import bundles
+from robustdeq.evaluation.subject import Subject
+from robustdeq.evaluation.suites import DAMPINGS, UNROLLINGS, Setting
+from robustdeq.evaluation.suites import grid as grid_specs
 from robustdeq.models import MDEQ
 from robustdeq.plain import default_layout, grid
 from robustdeq.recipes import parse_config, read_recipe
@@ -24,8 +27,9 @@ from robustdeq.training.trainer import Trainer
 
 RECIPE = "digits-nano-trades-random"
 STRIDE = 6
+BATCH = 100
 ENOUGH = 200
-"""Images after which a time per image does not change any more, where no image leaves: batches have 100."""
+"""Images after which a time per image does not change any more, where no image leaves."""
 
 
 def evaluate(
@@ -52,7 +56,7 @@ def _one(ckpt: str, name: str, images: int, data_root: Path | None, say: Callabl
         raise ValueError(f"bench evaluate measures MDEQ models, {name} is a {type(model).__name__}")
     data = load_dataset(checkpoint.required("dataset"), data_root, **checkpoint.data_options).test
     x, y = data.pixels[:images].float() / 255, data.labels[:images]
-    taken: dict[str, tuple[float, int]] = {}
+    taken: dict[str, tuple[float, int, int]] = {}
     deployed = EarlyState(model, state=model.solver.max_steps)
     for label, union, count in (("union", True, len(x)), ("every image", False, min(ENOUGH, len(x)))):
         with tempfile.TemporaryDirectory() as folder:
@@ -63,24 +67,35 @@ def _one(ckpt: str, name: str, images: int, data_root: Path | None, say: Callabl
                 "grid",
                 folder,
                 threat=Linf(eps),
+                batch_size=BATCH,
                 union=union,
                 all_states=False,
                 report=lambda now, label=label: say(f"{name}: ours, {label}: {now.done}/{now.total}"),  # type: ignore[misc]
             )
-            taken[label] = (time.perf_counter() - begin) / count, count
+            rows = min(BATCH, count) if union else _rows(deployed, eps, count)
+            taken[label] = (time.perf_counter() - begin) / count, count, rows
     plain_seconds = _plain(default_layout(model).eval(), x[:ENOUGH], y[:ENOUGH], eps, say)
     return [
         {
             "name": f"grid, {label}",
             "model": name,
-            "batch": min(100, count),
+            "batch": rows,
+            "plain_batch": min(BATCH, count),
             "images": count,
             "ours": ours,
             "plain": plain_seconds,
             "speedup": plain_seconds / ours,
         }
-        for label, (ours, count) in taken.items()
+        for label, (ours, count, rows) in taken.items()
     ]
+
+
+def _rows(deployed: EarlyState, eps: float, count: int) -> int:
+    """Of our largest batch: where there are few images, attacks of the grid share batches."""
+    subject = Subject(deployed)
+    specs = grid_specs(Setting(subject, Linf(eps)))
+    together = max(map(len, bundles(specs, subject, shard_size=count, batch_size=BATCH)))
+    return min(BATCH, together * count)
 
 
 def _plain(model: MDEQ, x: Tensor, y: Tensor, eps: float, say: Callable[[str], None]) -> float:
@@ -92,7 +107,7 @@ def _plain(model: MDEQ, x: Tensor, y: Tensor, eps: float, say: Callable[[str], N
     begin = time.perf_counter()
     for done, (i, k, damping) in enumerate(chosen):
         say(f"plain: {done}/{len(chosen)} attacks")
-        for images, labels in zip(x.split(100), y.split(100), strict=True):
+        for images, labels in zip(x.split(BATCH), y.split(BATCH), strict=True):
             noise = (2 * torch.rand(images.shape, generator=generator) - 1) * eps
             start = (images + noise).clamp(0, 1)
             grid.attack(model, images, labels, start, i, k, damping, eps=eps, step_size=eps / 4, max_steps=steps)
