@@ -1,6 +1,7 @@
 """A user's own predictor goes through every suite."""
 
 import json
+from itertools import product
 
 import polars as pl
 import pytest
@@ -30,8 +31,13 @@ def test_a_function_through_the_short_suites(tmp_path, suite):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("suite", ["quick", "grid", "transfer", "autoattack", "paper", "audit"])
-@pytest.mark.parametrize("function", ["linear_function", "small_deq"])
+@pytest.mark.parametrize(
+    ("function", "suite"),
+    [
+        *product(["linear_function", "small_deq"], ["quick", "grid", "transfer", "autoattack", "paper", "audit"]),
+        ("small_deq", "settings"),  # of a predictor with dynamics alone
+    ],
+)
 def test_every_suite_on_the_command_line(tmp_path, suite, function, capsys):
     # of the function some images survive to FAB and Square; a DEQ's break early here, at a large radius, to save time
     # (on one that survives they work in test_digits.py)
@@ -54,6 +60,10 @@ def test_every_suite_on_the_command_line(tmp_path, suite, function, capsys):
         assert resolved["attack_of_grid"] == metrics.strongest(store).attack
         assert store.rows("pgd-ready").filter(pl.col("deviation").is_not_null()).collect().height == 3 * 3 * 2
         assert set(store.manifest["predictors"]) == {"deployed", "entropy-paper"}
+    if suite == "settings":
+        assert metrics.by_setting(store).select("every", "steps").rows() == [
+            (2, 10), *((t, r) for t, r in product((1, 2), (1, 5, 10, 20)) if (t, r) != (2, 10))
+        ]  # fmt: skip
 
 
 @pytest.mark.long

@@ -8,15 +8,20 @@ import time
 
 import pytest
 
+from robustdeq.evaluation import Store
+from robustdeq.evaluation.runner import store_specs
+from robustdeq.evaluation.stacking import bundles
+from robustdeq.evaluation.subject import Subject
+from tests.evaluation.predictors import deployed
 from tests.training.runs import finish, start, wait_for
 
 pytestmark = pytest.mark.long
 
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", "-m")
 SUITE = """
-include: [quick]
 attacks:
-  - {name: long, attack: pgd, options: {steps: 60, step_size: 0.01}, oracle: unrolled, oracle_options: {state: 2}}
+  - {name: k9, attack: pgd, options: {steps: 35}, oracle: unrolled, oracle_options: {state: 2, steps: 9}}
+  - {name: k2, attack: pgd, options: {steps: 35}, oracle: unrolled, oracle_options: {state: 2, steps: 2}}
   - {name: apgd, attack: apgd, options: {n_iter: 40}, oracle_options: {values: deployed}}
 keep_images: true
 """
@@ -74,15 +79,20 @@ def test_killed_ten_times_and_resumed_gives_the_same_bytes(tmp_path, words, flag
 
 
 def test_two_processes_write_the_tables_of_one(tmp_path, words):
-    finish(start(words(tmp_path / "one")))
-    finish(start(["robustdeq.cli.main", *words(tmp_path / "two")], program=TORCHRUN))
+    room = "--batch_size=12"  # for two attacks on a shard
+    finish(start(words(tmp_path / "one", room)))
+    finish(start(["robustdeq.cli.main", *words(tmp_path / "two", room)], program=TORCHRUN))
     assert files(tmp_path / "two") == files(tmp_path / "one")
     assert len(list((tmp_path / "two").glob("times-*.jsonl"))) == 2
+    specs, subject = store_specs(Store(tmp_path / "two")), Subject(deployed())
+    made = bundles(specs, subject, shard_size=6, batch_size=12)
+    assert [[spec.name for spec in bundle] for bundle in made] == [["k9", "k2"], ["apgd"]]
 
 
 def test_two_processes_share_a_union_run(tmp_path, words):
-    finish(start(words(tmp_path / "one", "--union")))
-    finish(start(["robustdeq.cli.main", *words(tmp_path / "two", "--union")], program=TORCHRUN))
+    flags = "--union", "--batch_size=12"
+    finish(start(words(tmp_path / "one", *flags)))
+    finish(start(["robustdeq.cli.main", *words(tmp_path / "two", *flags)], program=TORCHRUN))
     assert files(tmp_path / "two") == files(tmp_path / "one")
 
 
