@@ -3,13 +3,13 @@ PYTHON ?= python3
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-all test-demo lint docs install clean
+.PHONY: demo test test-all test-slow lint docs install clean
 
 help:
 	@echo "make demo      virtual environment, install, the quickstart: train, attack, defend, report on embedded digits"
 	@echo "make test      virtual environment, install, tests (under 5 minutes on 2 cores)"
 	@echo "make test-all  the long tests"
-	@echo "make test-demo the test of the whole quickstart"
+	@echo "make test-slow the tests that take minutes each, the whole quickstart among them"
 	@echo "make lint      ruff, mypy, import rules"
 	@echo "make docs      the documentation, strictly, into site/"
 
@@ -26,13 +26,13 @@ demo: install
 	$(BIN)/robustdeq quickstart --out runs/quickstart
 
 test: install
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not long and not demo" -n 2
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not long and not slow" -n 2
 
 test-all: install
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m long -n 2 --dist worksteal --durations=15
 
-test-demo: install
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m demo
+test-slow: install
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow
 
 lint: install
 	$(BIN)/ruff check .

@@ -122,8 +122,9 @@ def test_auto_attack_says_that_it_needs_four_classes():
         AutoAttack(Linf(1e-3), n_iter=3)(Direct(model), x, predictions(model, x))
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("threat", [Linf(0.1), L2(0.6)], ids=str)
+@pytest.mark.parametrize(
+    "threat", [pytest.param(Linf(0.1), marks=pytest.mark.long), pytest.param(L2(0.6), marks=pytest.mark.slow)], ids=str
+)
 def test_standard_auto_attack_agrees_with_the_library_s_whole_ensemble(threat):
     model, x, y = digits()
     x, y = x[:50], y[:50]

@@ -90,7 +90,7 @@ def test_interrupted_it_ends_its_commands(tmp_path):
     assert all("SIGTERM: saved at step" in log.read_text() for log in logs)
 
 
-@pytest.mark.demo
+@pytest.mark.slow
 def test_the_whole_of_it_and_the_same_report_again(tmp_path, capsys):
     out = tmp_path / "quick"
     assert main(["quickstart", "--out", str(out)]) == 0

@@ -42,7 +42,7 @@ torch.save(results, folder + "/results.pt")
 """
 
 
-@pytest.mark.parametrize("backend", ["eager", pytest.param("inductor", marks=pytest.mark.long)])
+@pytest.mark.parametrize("backend", ["eager", pytest.param("inductor", marks=pytest.mark.slow)])
 def test_a_compiled_model_and_its_copies_give_the_eager_logits_and_gradients(model, x, tmp_path, backend):
     model.save_pretrained(tmp_path)
     torch.save(x, tmp_path / "x.pt")
