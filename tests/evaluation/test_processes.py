@@ -59,7 +59,7 @@ def count(folder):
 
 
 @pytest.mark.parametrize(("flags", "kills"), [((), 10), (("--union",), 4)], ids=["all", "union"])
-def test_killed_ten_times_and_resumed_gives_the_same_bytes(tmp_path, words, flags, kills):
+def test_killed_and_resumed_again_and_again_gives_the_same_bytes(tmp_path, words, flags, kills):
     straight, killed = tmp_path / "straight", tmp_path / "killed"
     finish(start(words(straight, *flags)))
     assert count(straight) == 60
