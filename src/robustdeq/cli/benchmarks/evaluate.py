@@ -28,7 +28,7 @@ from robustdeq.training.trainer import Trainer
 RECIPE = "digits-nano-trades-random"
 STRIDE = 6
 BATCH = 100
-ENOUGH = 200
+ENOUGH = 100
 """Images after which a time per image does not change any more, where no image leaves."""
 
 
@@ -38,7 +38,7 @@ def evaluate(
     """Records of seconds per image for the whole grid: ours with every image and with `--union`, and plain.
 
     Plain has no store and no early leaving; it runs every sixth attack, and its time is scaled up. What attacks every
-    image is measured on the first 200 of them. Without a checkpoint one is trained first: with random weights most
+    image is measured on the first 100 of them. Without a checkpoint one is trained first: with random weights most
     images are misclassified, and leaving them out would flatter us.
     """
     if checkpoints:
