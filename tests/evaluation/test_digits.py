@@ -9,8 +9,8 @@ from pyautoattack import AutoAttack
 
 from robustdeq.data import load_dataset
 from robustdeq.defences import EarlyState, EntropyReduction
-from robustdeq.evaluation import audit as module
 from robustdeq.evaluation import evaluate, metrics, suites
+from robustdeq.evaluation.audit import BROKEN, Budget, audit_suite
 from robustdeq.models import load
 from robustdeq.recipes import merge, parse_config, read_recipe
 from robustdeq.threat import Linf
@@ -49,17 +49,18 @@ def test_the_grid_end_to_end(standard, tmp_path):
 
 
 def test_a_defence_around_a_standard_model_falls_to_its_static_base(standard, tmp_path, monkeypatch):
-    for name, less in {"STEPS": 3, "RESTARTS": 1, "QUERIES": 2}.items():  # to break it is easy, and time is short
-        monkeypatch.setattr(module, name, less)
-    eps = 0.2
+    budget = Budget(steps=12, search=5, restarts=1, queries=5)  # to break it is easy, and time is short
+    monkeypatch.setitem(suites.SUITES, "audit", lambda setting: audit_suite(setting, budget))
+    eps = 0.15
     defended = EarlyState(EntropyReduction(standard, every=2, steps=10, radius=eps, step_size=eps / 4), state=8)
     size = {"batch_size": 100, "shard_size": 100}
     verdict = evaluate(defended, digits(100), "audit", tmp_path / "audit", threat=Linf(eps), **size)
     found = verdict.audit
     assert found.clean.value > 0.7
-    assert found.base_union.value <= 0.05
+    assert 0 < found.base_union.value <= 0.1
     assert found.union.value <= found.base_union.value + 0.01  # one point: one image
-    assert found.verdict in ("broken", "masked")
+    assert [flag.name for flag in found.flags] == ["non-convergence"]  # nothing is masked
+    assert found.verdict == ("broken" if found.union.value <= BROKEN else "no-gain")
 
 
 def test_other_batch_and_shard_sizes_change_one_image_in_a_thousand_in_float32(standard, tmp_path):
