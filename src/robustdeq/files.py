@@ -27,9 +27,10 @@ def write_together(contents: Mapping[Path, bytes]) -> None:
     """All of them aside first, then into place one after the other: a kill or a full disk leaves the old ones."""
     asides = {path: path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.tmp") for path in contents}
     with saying_full(*contents, size=sum(map(len, contents.values()))):
+        for path in contents:
+            path.parent.mkdir(parents=True, exist_ok=True)
         try:
             for path, aside in asides.items():
-                path.parent.mkdir(parents=True, exist_ok=True)
                 with open(aside, "wb") as file:
                     file.write(contents[path])
                     file.flush()
