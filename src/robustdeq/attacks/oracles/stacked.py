@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from robustdeq.attacks.oracles.states import StateOracle, UnrolledState, View
+from robustdeq.attacks.oracles.states import OneState, StateOracle, UnrolledState
 from robustdeq.models import BoundDynamics
 from robustdeq.solve import GradientPolicy, SolvedState
 from robustdeq.solve.solver import Map
@@ -54,7 +54,7 @@ class UnrolledRows(GradientPolicy):
 
 
 @dataclass(frozen=True, eq=False)
-class StackedStates(StateOracle):
+class StackedStates(OneState, StateOracle):
     """`UnrolledState` with K_a and lambda of each image's own; the state i is everybody's.
 
     Args:
@@ -94,16 +94,6 @@ class StackedStates(StateOracle):
             aware=first.aware,
             values=first.values,
         )
-
-    @property
-    def seen(self) -> View:
-        """By `aware`."""
-        return "aware" if self.aware else "oblivious"
-
-    @property
-    def at(self) -> int:
-        """`state`."""
-        return self.state
 
     @property
     def policy(self) -> GradientPolicy:

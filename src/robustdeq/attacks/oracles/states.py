@@ -97,8 +97,25 @@ class StateOracle(Oracle):
         return logits
 
 
+class OneState:
+    """What is seen by oracles that look at one state, of the undefended pass or of the defended one."""
+
+    state: int
+    aware: bool
+
+    @property
+    def seen(self) -> View:
+        """By `aware`."""
+        return "aware" if self.aware else "oblivious"
+
+    @property
+    def at(self) -> int:
+        """`state`."""
+        return self.state
+
+
 @dataclass(frozen=True, eq=False)
-class UnrolledState(StateOracle):
+class UnrolledState(OneState, StateOracle):
     """The intermediate-state attack (i, K_a, lambda): the loss at y, unrolled from the detached z^[i].
 
     Args:
@@ -124,16 +141,6 @@ class UnrolledState(StateOracle):
             raise ValueError("the paper's form needs at least one step: with none there is no gradient")
         super().__post_init__()
         _ = self.policy
-
-    @property
-    def seen(self) -> View:
-        """By `aware`."""
-        return "aware" if self.aware else "oblivious"
-
-    @property
-    def at(self) -> int:
-        """`state`."""
-        return self.state
 
     @property
     def policy(self) -> GradientPolicy:
