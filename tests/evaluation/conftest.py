@@ -1,6 +1,6 @@
 import pytest
 
-from robustdeq.evaluation import evaluate, suites
+from robustdeq.evaluation import evaluate, repertoire
 from robustdeq.threat import Linf
 from tests.evaluation import predictors
 
@@ -27,7 +27,7 @@ def grid_verdict(deployed, images, tmp_path_factory):
     """The grid on a small DEQ with fewer unrollings: 12 attacks, 16 images in two shards."""
     out = tmp_path_factory.mktemp("grid") / "store"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(suites, "UNROLLINGS", UNROLLINGS)
+        patch.setattr(repertoire, "UNROLLINGS", UNROLLINGS)
         return evaluate(
             deployed, images, "grid", out, threat=Linf(predictors.EPS), batch_size=5, shard_size=10, keep_images=True
         )

@@ -9,7 +9,7 @@ from pyautoattack import AutoAttack
 
 from robustdeq.data import load_dataset
 from robustdeq.defences import EarlyState, EntropyReduction
-from robustdeq.evaluation import evaluate, metrics, suites
+from robustdeq.evaluation import evaluate, metrics, named, repertoire
 from robustdeq.evaluation.audit import BROKEN, Budget, audit_suite
 from robustdeq.models import load
 from robustdeq.recipes import merge, parse_config, read_recipe
@@ -50,7 +50,7 @@ def test_the_grid_end_to_end(standard, tmp_path):
 
 def test_a_defence_around_a_standard_model_falls_to_its_static_base(standard, tmp_path, monkeypatch):
     budget = Budget(steps=12, search=5, restarts=1, queries=5)  # to break it is easy, and time is short
-    monkeypatch.setitem(suites.SUITES, "audit", lambda setting: audit_suite(setting, budget))
+    monkeypatch.setitem(named.SUITES, "audit", lambda setting: audit_suite(setting, budget))
     eps = 0.15
     defended = EarlyState(EntropyReduction(standard, every=2, steps=10, radius=eps, step_size=eps / 4), state=8)
     size = {"batch_size": 100, "shard_size": 100}
@@ -88,10 +88,10 @@ def test_autoattack_on_the_deployed_predictor_agrees_with_pyautoattack_called_di
     budget = {"n_iter": 12, "targets": 2, "n_queries": 50}
 
     def short(setting):
-        spec = suites.autoattack(setting, with_grid=False)
-        return suites.Suite("short", [dataclasses.replace(spec, name="short", options=budget)])
+        spec = repertoire.autoattack(setting, with_grid=False)
+        return named.Suite("short", [dataclasses.replace(spec, name="short", options=budget)])
 
-    monkeypatch.setitem(suites.SUITES, "short", short)
+    monkeypatch.setitem(named.SUITES, "short", short)
     predictor, (x, y) = EarlyState(standard, state=8), digits(200)
     store = evaluate(predictor, (x, y), "short", tmp_path / "out", threat=Linf(0.08), batch_size=200, seed=0).store
     ours = store.rows("short").filter(pl.col("deployed") & ~pl.col("success")).collect().height

@@ -9,10 +9,12 @@ from torch import nn
 
 import robustdeq.evaluation.runner as runner_module
 from robustdeq.defences import EntropyReduction
-from robustdeq.evaluation import OtherStoreError, Store, evaluate, suites
+from robustdeq.evaluation import OtherStoreError, Store, evaluate, named, repertoire, suites
+from robustdeq.evaluation.named import entropy_variants
+from robustdeq.evaluation.setting import Setting
 from robustdeq.evaluation.specs import AttackSpec
 from robustdeq.evaluation.subject import Subject, describe
-from robustdeq.evaluation.suites import Setting, entropy_variants, make_suite
+from robustdeq.evaluation.suites import make_suite
 from robustdeq.threat import L2, Linf
 from tests.evaluation.predictors import EPS, images, plain_function, small_deq
 
@@ -43,12 +45,12 @@ def own(tmp_path):
 
 def test_all_shards_face_the_strongest_oracle_that_the_manifest_names(run, tmp_path, monkeypatch):
     def few(setting):
-        grid = [suites.unrolled(setting, i, 1, 1.0) for i in (1, 2)]
+        grid = [repertoire.unrolled(setting, i, 1, 1.0) for i in (1, 2)]
         last = AttackSpec(name="last", attack="pgd", options={"steps": 1, "step_size": 0.02}, oracle="strongest",
                           **setting.ball)  # fmt: skip
-        return suites.Suite("few", [*grid, last])
+        return named.Suite("few", [*grid, last])
 
-    monkeypatch.setitem(suites.SUITES, "few", few)
+    monkeypatch.setitem(named.SUITES, "few", few)
     whole = run("store", "few").store
     chosen = whole.manifest["attacks"]["last"]["resolved"]
     rows = whole.attack_path("last", 1).read_bytes()

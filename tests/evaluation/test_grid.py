@@ -44,8 +44,9 @@ def test_an_attack_of_the_grid_is_what_one_gets_by_hand(store, deployed, images,
 
 
 def _specs(predictor):
+    from robustdeq.evaluation.repertoire import grid
+    from robustdeq.evaluation.setting import Setting
     from robustdeq.evaluation.subject import Subject
-    from robustdeq.evaluation.suites import Setting, grid
 
     return grid(Setting(Subject(predictor), Linf(EPS)))
 

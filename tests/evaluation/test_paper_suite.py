@@ -7,10 +7,12 @@ import polars as pl
 import pytest
 
 from robustdeq.defences import EarlyState, EntropyReduction
-from robustdeq.evaluation import evaluate, metrics, suites
+from robustdeq.evaluation import evaluate, metrics, repertoire, suites
 from robustdeq.evaluation.build import check_buildable
+from robustdeq.evaluation.named import TABLE_4
+from robustdeq.evaluation.setting import Setting
 from robustdeq.evaluation.subject import Subject
-from robustdeq.evaluation.suites import Setting, make_suite
+from robustdeq.evaluation.suites import make_suite
 from robustdeq.threat import Linf
 from tests.evaluation.predictors import EPS, images, small_deq
 
@@ -46,7 +48,7 @@ def test_it_holds_what_each_table_and_figure_needs():
     assert named["pgd-ready"].diagnostics  # Table 2, Figs. 2 and 3c
     assert suite.keep_images  # Table 3
     pairs = {(o["state"], o["steps"]) for n, s in named.items() if n.startswith("apgd") for o in [s.oracle_options]}
-    assert pairs == set(suites.TABLE_4)
+    assert pairs == set(TABLE_4)
     assert named["square"].limit == 1000
     found = settings(suite)
     assert found.pop("entropy-released") == ("released", 2, 10)  # beside entropy-paper: Fig. 3b
@@ -132,7 +134,7 @@ def test_further_predictors_that_cannot_be_made_are_refused(tmp_path, also, mess
 
 
 def test_table_5_in_one_store_is_that_of_a_store_for_each_setting(tmp_path, monkeypatch):
-    monkeypatch.setattr(suites, "UNROLLINGS", (1,))
+    monkeypatch.setattr(repertoire, "UNROLLINGS", (1,))
     (tmp_path / "own.yaml").write_text(
         "{include: [grid], also: {often: {every: 1, steps: 3}, seldom: {every: 3, steps: 2, variant: released}}}"
     )

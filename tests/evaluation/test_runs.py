@@ -11,10 +11,11 @@ import torch
 
 import robustdeq.evaluation.runner as runner_module
 from robustdeq.defences import EarlyState, EntropyReduction
-from robustdeq.evaluation import Interrupted, OtherStoreError, Store, evaluate, metrics, suites
+from robustdeq.evaluation import Interrupted, OtherStoreError, Store, evaluate, metrics, named, repertoire
+from robustdeq.evaluation.setting import Setting
 from robustdeq.evaluation.specs import AttackSpec
 from robustdeq.evaluation.subject import Subject
-from robustdeq.evaluation.suites import Setting, make_suite
+from robustdeq.evaluation.suites import make_suite
 from robustdeq.threat import Linf
 from tests.evaluation import predictors
 from tests.evaluation.conftest import UNROLLINGS
@@ -282,7 +283,7 @@ def test_autoattack_takes_the_grid_s_strongest_oracle_or_says_that_it_did_not(gr
         return make_suite("autoattack", Setting(Subject(deployed), Linf(EPS), store=store))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(suites, "UNROLLINGS", UNROLLINGS)
+        patch.setattr(repertoire, "UNROLLINGS", UNROLLINGS)
         assert [s.name for s in suite(grid_verdict.store).specs] == ["aa-strongest"]
     without = suite(Store("/nowhere"))
     assert [s.name for s in without.specs] == ["aa-ready"]
@@ -291,15 +292,15 @@ def test_autoattack_takes_the_grid_s_strongest_oracle_or_says_that_it_did_not(gr
 
 def test_the_strongest_oracle_is_found_in_the_run_and_named_in_the_manifest(run, tmp_path):
     def few(setting):
-        grid = [suites.unrolled(setting, i, 2, 1.0) for i in (1, 2, 3)]
+        grid = [repertoire.unrolled(setting, i, 2, 1.0) for i in (1, 2, 3)]
         short = AttackSpec(
             name="short", attack="autoattack", options={"n_iter": 2, "targets": 1, "n_queries": 3}, oracle="strongest",
             oracle_options={"values": "deployed"}, every_image=False, **setting.ball,
         )  # fmt: skip
-        return suites.Suite("few", [*grid, short])
+        return named.Suite("few", [*grid, short])
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(suites.SUITES, "few", few)
+        patch.setitem(named.SUITES, "few", few)
         verdict = run("store", suite="few")
     strongest = metrics.strongest(verdict.store)
     resolved = verdict.store.manifest["attacks"]["short"]["resolved"]

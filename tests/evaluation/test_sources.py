@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from robustdeq.evaluation import evaluate, metrics, suites
+from robustdeq.evaluation import evaluate, metrics, repertoire
 from robustdeq.evaluation.labels import source_labels
 from robustdeq.threat import Linf
 from tests.evaluation.predictors import EPS, images, small_deq
@@ -57,7 +57,7 @@ def test_two_sources_of_one_name_are_shown_to_a_predictor_and_the_store_goes_on(
 @pytest.fixture
 def models(tmp_path, monkeypatch):
     """Evaluate one of two small models by a grid and an attack outside it, and keep the images."""
-    monkeypatch.setattr(suites, "UNROLLINGS", (1,))
+    monkeypatch.setattr(repertoire, "UNROLLINGS", (1,))
     (tmp_path / "both.yaml").write_text(f"{{include: [grid], keep_images: true, {WEAK}}}")
 
     def run(name, *sources, **options):

@@ -6,9 +6,11 @@ import pytest
 
 from robustdeq.attacks import PGD
 from robustdeq.evaluation.build import build_attack
+from robustdeq.evaluation.repertoire import grid
+from robustdeq.evaluation.setting import Setting
 from robustdeq.evaluation.specs import AttackSpec
 from robustdeq.evaluation.subject import Subject
-from robustdeq.evaluation.suites import Setting, grid, make_suite
+from robustdeq.evaluation.suites import make_suite
 from robustdeq.threat import Linf
 from tests.evaluation.predictors import small_deq
 

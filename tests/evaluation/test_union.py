@@ -3,7 +3,8 @@
 import polars as pl
 import pytest
 
-from robustdeq.evaluation import Store, evaluate, suites
+from robustdeq.evaluation import Store, evaluate, repertoire, transfer
+from robustdeq.evaluation.setting import Setting
 from robustdeq.evaluation.subject import Subject
 from robustdeq.threat import Linf
 from tests.evaluation import predictors
@@ -14,7 +15,7 @@ from tests.evaluation.conftest import UNROLLINGS
 def union(deployed, images, tmp_path_factory):
     out = tmp_path_factory.mktemp("union") / "store"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(suites, "UNROLLINGS", UNROLLINGS)
+        patch.setattr(repertoire, "UNROLLINGS", UNROLLINGS)
         threat = Linf(predictors.EPS)
         # batches with room for four attacks on a shard, which images that leave do not share
         return evaluate(deployed, images, "grid", out, threat=threat, batch_size=40, shard_size=10, union=True)
@@ -49,8 +50,8 @@ def test_an_attack_outside_the_threat_breaks_nothing_of_it(deployed, images, tmp
 
 def test_sanity_attacks_of_a_source_are_no_transfer(deployed, images, tmp_path):
     source = Store(tmp_path / "source")
-    setting = suites.Setting(Subject(deployed), Linf(predictors.EPS), data={"images": 2, "name": "d", "sha256": "x"})
-    specs = [suites.ready(setting), suites.ready(setting, name="large-eps", group="sanity", eps=0.5)]
+    setting = Setting(Subject(deployed), Linf(predictors.EPS), data={"images": 2, "name": "d", "sha256": "x"})
+    specs = [repertoire.ready(setting), repertoire.ready(setting, name="large-eps", group="sanity", eps=0.5)]
     configs = {spec.name: spec.as_json() for spec in specs}
     source.write_manifest(
         {"attacks": configs, "data": dict(setting.data), "model": {"hash": "h"}, "shard_size": 2, "union": False}
@@ -58,4 +59,4 @@ def test_sanity_attacks_of_a_source_are_no_transfer(deployed, images, tmp_path):
     for name in configs:
         source.images_path(name, 0).parent.mkdir(parents=True)
         source.images_path(name, 0).touch()
-    assert [spec.name for spec in suites.stored_attacks(source.folder, setting)] == ["from.source.pgd-ready"]
+    assert [spec.name for spec in transfer.stored_attacks(source.folder, setting)] == ["from.source.pgd-ready"]

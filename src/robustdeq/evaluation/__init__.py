@@ -2,13 +2,15 @@
 
 from robustdeq.evaluation import metrics
 from robustdeq.evaluation.evaluate import evaluate
+from robustdeq.evaluation.interrupt import Interrupted
 from robustdeq.evaluation.manifest import OtherStoreError
 from robustdeq.evaluation.metrics import IncompleteError
-from robustdeq.evaluation.runner import Interrupted, Progress
+from robustdeq.evaluation.named import Suite
+from robustdeq.evaluation.runner import Progress
 from robustdeq.evaluation.specs import AttackSpec
 from robustdeq.evaluation.statistics import Difference, Share
 from robustdeq.evaluation.store import Store
-from robustdeq.evaluation.suites import Suite, make_suite
+from robustdeq.evaluation.suites import make_suite
 from robustdeq.evaluation.verdict import Verdict
 from robustdeq.files import DiskFullError
 

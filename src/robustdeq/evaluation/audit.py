@@ -13,12 +13,14 @@ from robustdeq.attacks import Oracle
 from robustdeq.evaluation import metrics
 from robustdeq.evaluation.build import build_oracle
 from robustdeq.evaluation.manifest import Plan
+from robustdeq.evaluation.named import SUITES, Suite
 from robustdeq.evaluation.probes import Probes, probe, seconds_per_image
+from robustdeq.evaluation.repertoire import on_base, ready, square
+from robustdeq.evaluation.setting import Setting
 from robustdeq.evaluation.specs import SANITY, AttackSpec
 from robustdeq.evaluation.statistics import Share
 from robustdeq.evaluation.store import Store
 from robustdeq.evaluation.subject import Subject
-from robustdeq.evaluation.suites import SUITES, Setting, Suite, on_base, ready, square
 from robustdeq.files import write_atomically
 
 FILE = "audit.json"

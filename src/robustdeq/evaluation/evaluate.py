@@ -15,9 +15,10 @@ from robustdeq.evaluation.audit import AUDITS, finish_audit
 from robustdeq.evaluation.build import check_buildable
 from robustdeq.evaluation.manifest import Plan, data_hash, join
 from robustdeq.evaluation.runner import Progress, Runner
+from robustdeq.evaluation.setting import Setting
 from robustdeq.evaluation.store import Store
 from robustdeq.evaluation.subject import Callee, Subject
-from robustdeq.evaluation.suites import Setting, make_suite
+from robustdeq.evaluation.suites import make_suite
 from robustdeq.evaluation.verdict import Verdict, read_verdict
 from robustdeq.threat import Linf, Threat
 

@@ -5,14 +5,9 @@ A bundle is one item, or as many as fit into one batch together (see `stacking`)
 
 from __future__ import annotations
 
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields, replace
-from types import FrameType
-from typing import Any
 
 import polars as pl
 import torch
@@ -20,39 +15,18 @@ from torch import Tensor
 
 from robustdeq.evaluation.bounds import Bounds, Interval
 from robustdeq.evaluation.build import resolve
+from robustdeq.evaluation.interrupt import stopping
 from robustdeq.evaluation.manifest import Plan
 from robustdeq.evaluation.memory import halving
 from robustdeq.evaluation.metrics import strongest
 from robustdeq.evaluation.scoring import Scores, rows, score
-from robustdeq.evaluation.specs import AttackSpec, counts
-from robustdeq.evaluation.stacking import attack_together, bundles
+from robustdeq.evaluation.specs import AttackSpec
+from robustdeq.evaluation.stacking import attack_together
 from robustdeq.evaluation.store import ATTACK_SCHEMA, Images, Store
+from robustdeq.evaluation.transfer import stored_images
+from robustdeq.evaluation.work import Bundle, Item, Work
 
 KEYS = ["image", "predictor", "state"]
-
-
-class Interrupted(KeyboardInterrupt):
-    """Ctrl-C or SIGTERM: everything finished is stored, the same command goes on."""
-
-    def __init__(self, message: str, code: int) -> None:
-        super().__init__(message)
-        self.code = code
-
-
-class _Signal(KeyboardInterrupt):
-    """Raised where the signal hit, which may be anywhere."""
-
-
-@dataclass(frozen=True)
-class Item:
-    """An attack by its name, or None for the clean predictions, on a data shard."""
-
-    attack: str | None
-    shard: int
-
-
-Bundle = tuple[Item, ...]
-"""Items of one shard that are computed together."""
 
 
 @dataclass(frozen=True)
@@ -87,17 +61,13 @@ class Runner:
         report: Callable[[Progress], None] | None = None,
     ) -> None:
         self.plan, self.x, self.y, self.store = plan, x, y, store
-        specs = sorted(plan.specs, key=lambda spec: spec.cost()) if plan.union else plan.specs
-        self.specs = {spec.name: spec for spec in specs}
+        self.work = Work(plan, len(y))
+        self.specs, self.items = self.work.specs, self.work.items
         self.budget, self.keep_images = budget, keep_images
         self.rank, self.world_size = rank, world_size
         self.report = report or (lambda progress: None)
-        self.bundles = list(self._bundles())
-        self.items = [item for bundle in self.bundles for item in bundle]
         self.bounds = Bounds(store, store_specs(store), plan.threat, len(y), plan.shard_size)
-        own = [bundle for k, bundle in enumerate(self.bundles) if self._owner(k, bundle) == rank]
-        offset = rank * len(self.bundles) // world_size  # processes that help out begin at different places
-        self._order = (*own, *self.bundles[offset:], *self.bundles[:offset])
+        self._order = self.work.order(rank, world_size)
         self._done: set[Item] = set()
         self._counted: set[Item] = set()
         self._started = self._refreshed = 0.0
@@ -106,7 +76,7 @@ class Runner:
     def run(self) -> bool:
         """Do what is missing; whether everything is done now (a time budget may have ended it before)."""
         self._started = time.monotonic()
-        with self._signals():
+        with stopping(self._what_is_stored):
             self._refresh()
             self._report("looking")
             while (bundle := self._next()) is not None:
@@ -116,30 +86,12 @@ class Runner:
             self._refresh()
         return len(self._done) == len(self.items)
 
-    def _bundles(self) -> Iterator[Bundle]:
-        plan, specs = self.plan, list(self.specs.values())
-        size = min(plan.shard_size, len(self.y))
-        alone = [(spec.name,) for spec in specs]  # images that leave tie the attacks of a shard together
-        together = [
-            tuple(spec.name for spec in bundle)
-            for bundle in bundles(specs, plan.subject, shard_size=size, batch_size=plan.batch_size)
-        ]
-        for names in ((None,), *(alone if plan.union else together)):
-            for shard in range(-(-self._limit(names[0]) // plan.shard_size)):
-                yield tuple(Item(name, shard) for name in names)
-
-    def _limit(self, attack: str | None) -> int:
-        """How many images it is for."""
-        limit = None if attack is None else self.specs[attack].limit
-        return len(self.y) if limit is None else min(limit, len(self.y))
-
-    def _owner(self, position: int, bundle: Bundle) -> int:
-        """Images that leave tie the attacks of a shard together; otherwise every bundle is free."""
-        return (bundle[0].shard if self.plan.union else position) % self.world_size
-
     def _next(self) -> Bundle | None:
         """A bundle of this process, else whatever else is missing and can be done."""
-        return next((b for b in self._order if not all(map(self._is_done, b)) and all(map(self._ready, b))), None)
+        return next((b for b in self._order if not all(map(self._is_done, b)) and all(map(self._is_ready, b))), None)
+
+    def _is_ready(self, item: Item) -> bool:
+        return all(map(self._is_done, self.work.needs(item)))
 
     def _is_done(self, item: Item) -> bool:
         if item not in self._done and self._is_stored(item):
@@ -172,52 +124,23 @@ class Runner:
                 self._count(Item(name, shard))
         self._refreshed = time.monotonic()
 
-    def _ready(self, item: Item) -> bool:
-        """Whether everything that the item builds on is done."""
-        if item.attack is None:
-            return True
-        needed = [Item(None, item.shard)]
-        if self.plan.union:
-            needed += self._earlier(item)
-        if self.specs[item.attack].oracle == "strongest":
-            grid = {name for name, spec in self.specs.items() if spec.group.startswith("grid")}
-            needed += [other for other in self.items if other.attack in grid]
-        return all(self._is_done(other) for other in needed)
-
-    def _earlier(self, item: Item) -> list[Item]:
-        """The attacks that this shard's images have to survive first."""
-        assert item.attack is not None
-        specs, threat = list(self.specs.values()), self.plan.threat
-        before = specs[: specs.index(self.specs[item.attack])]
-        names = [spec.name for spec in before if counts(spec.group, spec.threat, threat)]
-        return [Item(name, item.shard) for name in names if item.shard * self.plan.shard_size < self._limit(name)]
-
     def _over_budget(self, bundle: Bundle) -> bool:
         """Whether the time is over, or would be before these items end, going by those before them."""
         if self.budget is None:
             return False
         spent = time.monotonic() - self._started
-        foretold = self._foretell(sum(map(self._item_cost, bundle))) or 0.0
+        foretold = self._foretell(sum(map(self.work.cost, bundle))) or 0.0
         return spent + foretold > self.budget
-
-    def _item_cost(self, item: Item) -> float:
-        begin, end = self._range(item)
-        per_image = self.plan.subject.states + 1.0 if item.attack is None else self.specs[item.attack].cost()
-        return per_image * (end - begin)
 
     def _foretell(self, cost: float) -> float | None:
         return cost * self._seconds / self._cost if self._cost else None
-
-    def _range(self, item: Item) -> tuple[int, int]:
-        begin = item.shard * self.plan.shard_size
-        return begin, min(begin + self.plan.shard_size, self._limit(item.attack))
 
     def _run(self, bundle: Bundle) -> None:
         first = bundle[0]
         doing = f"{first.attack or 'clean'}{f' and {len(bundle) - 1} more' if len(bundle) > 1 else ''}"
         self._report(doing)
         began = time.monotonic()
-        index = torch.arange(*self._range(first))
+        index = torch.arange(*self.work.span(first))
         if first.attack is None:
             self._run_clean(first.shard, index)
             written = bundle
@@ -227,7 +150,7 @@ class Runner:
         seconds = time.monotonic() - began
         if first.attack is not None:
             self._seconds += seconds
-            self._cost += sum(map(self._item_cost, bundle))
+            self._cost += sum(map(self.work.cost, bundle))
             self._images += len(index) * len(bundle)
         share = round(seconds / len(bundle), 4)
         for item in written:  # what was stored before has its record
@@ -325,7 +248,7 @@ class Runner:
         own = pl.col("deployed") & (pl.col("predictor") == "deployed")
         clean = pl.read_parquet(self.store.clean_path(item.shard)).filter(own & ~pl.col("correct"))["image"]
         broken = set(clean.to_list())
-        for other in self._earlier(item):
+        for other in self.work.earlier(item):
             assert other.attack is not None
             table = pl.read_parquet(self.store.attack_path(other.attack, other.shard))
             broken |= set(table.filter(own & pl.col("success"))["image"].to_list())
@@ -349,7 +272,7 @@ class Runner:
     def _report(self, doing: str) -> None:
         if self.world_size > 1 and time.monotonic() - self._refreshed > 5:
             self._refresh()
-        left = sum((self._item_cost(item) for item in self.items if item not in self._done), 0.0)
+        left = sum((self.work.cost(item) for item in self.items if item not in self._done), 0.0)
         remaining = self._foretell(left)
         self.report(
             Progress(
@@ -362,50 +285,12 @@ class Runner:
             )
         )
 
-    @contextmanager
-    def _signals(self) -> Iterator[None]:
-        """Ctrl-C and SIGTERM end the run with a message; elsewhere than on the main thread they cannot be handled."""
-
-        def stop(number: int, frame: FrameType | None) -> None:
-            for signum in before:
-                signal.signal(signum, signal.SIG_IGN)  # a second one must not disturb the clean-up of the first
-            raise _Signal(number)
-
-        before: dict[int, Any] = {}
-        if threading.current_thread() is threading.main_thread():
-            before = {signum: signal.signal(signum, stop) for signum in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        except _Signal as caught:
-            number = int(caught.args[0])
-            stored = sum(self._is_stored(item) for item in self.items)
-            raise Interrupted(
-                f"{signal.Signals(number).name}: {stored} of {len(self.items)} items are stored in "
-                f"{self.store.folder}; the same command goes on",
-                128 + number,
-            ) from None
-        finally:
-            for signum, handler in before.items():
-                signal.signal(signum, handler)
+    def _what_is_stored(self) -> str:
+        stored = sum(map(self._is_stored, self.items))
+        return f"{stored} of {len(self.items)} items are stored in {self.store.folder}"
 
 
 def store_specs(store: Store) -> list[AttackSpec]:
     """All attacks of a store, those of earlier suites too: the union is over all of them."""
     names = [f.name for f in fields(AttackSpec)]
     return [AttackSpec(**{name: config[name] for name in names}) for config in store.manifest["attacks"].values()]
-
-
-def stored_images(spec: AttackSpec, x: Tensor, index: Tensor) -> Tensor:
-    """Adversarial images that another store keeps, in the order of index."""
-    source = Store(spec.options["store"])
-    size = int(source.manifest["shard_size"])
-    found = torch.empty_like(x)
-    for shard in sorted({int(i) // size for i in index}):
-        places, pixels = source.images(spec.options["attack"], shard)
-        where = {int(place): k for k, place in enumerate(places)}
-        for row, i in enumerate(index.tolist()):
-            if i // size == shard:
-                if i not in where:
-                    raise ValueError(f"{source.folder} keeps no image {i} of {spec.options['attack']}")
-                found[row] = pixels[where[i]].to(x)
-    return found

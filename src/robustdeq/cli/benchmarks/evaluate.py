@@ -15,10 +15,11 @@ from robustdeq.cli.checkpoints import resolve
 from robustdeq.data import load_dataset
 from robustdeq.defences import EarlyState
 from robustdeq.evaluation import evaluate as run_suite
+from robustdeq.evaluation.repertoire import DAMPINGS, UNROLLINGS
+from robustdeq.evaluation.repertoire import grid as grid_specs
+from robustdeq.evaluation.setting import Setting
 from robustdeq.evaluation.stacking import bundles
 from robustdeq.evaluation.subject import Subject
-from robustdeq.evaluation.suites import DAMPINGS, UNROLLINGS, Setting
-from robustdeq.evaluation.suites import grid as grid_specs
 from robustdeq.models import MDEQ
 from robustdeq.plain import default_layout, grid
 from robustdeq.recipes import parse_config, read_recipe

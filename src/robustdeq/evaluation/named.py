@@ -1,0 +1,109 @@
+"""Named lists of attacks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from robustdeq.evaluation.repertoire import autoattack, grid, grid_name, has_grid, on_base, ready, square, unrolled
+from robustdeq.evaluation.setting import Setting
+from robustdeq.evaluation.specs import AttackSpec
+from robustdeq.evaluation.subject import Callee
+from robustdeq.evaluation.variants import entropy_reduced, table_5_settings, two_variants
+
+TABLE_4 = ((3, 5), (3, 4), (3, 6), (3, 7), (4, 5), (5, 5), (6, 5))
+"""The paper's strongest (i, K_a), under which it also ran APGD-CE and Square."""
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Attacks in the order they run in, and what the reader of their results must know."""
+
+    name: str
+    specs: list[AttackSpec]
+    notes: list[str] = field(default_factory=list)
+    keep_images: bool = False
+    """Transfer is scored on the images."""
+    also: Mapping[str, Callee] = field(default_factory=dict)
+    """Further predictors that the images are scored on."""
+
+
+def _quick(setting: Setting) -> Suite:
+    aware = [ready(setting, aware=True)] if setting.aware and setting.defended else []
+    return Suite("quick", [ready(setting), *aware])
+
+
+def _grid(setting: Setting) -> Suite:
+    return Suite("grid", grid(setting))
+
+
+def _autoattack(setting: Setting) -> Suite:
+    found = has_grid(setting.store, setting)
+    notes = []
+    if setting.subject.dynamic is not None and not found:
+        notes.append(
+            "AutoAttack ran with the ready-made gradient (aa-ready): the store holds no complete grid whose strongest "
+            "oracle it could take; run --suite grid into the same folder first for aa-strongest"
+        )
+    return Suite("autoattack", [autoattack(setting, with_grid=found)], notes)
+
+
+def _transfer(setting: Setting) -> Suite:
+    return Suite("transfer", [*grid(setting), *on_base(setting)], keep_images=True)
+
+
+def _paper(setting: Setting) -> Suite:
+    """All that Tables 1-8 and Figs. 2, 3 and 5 need of this model; docs/evaluate.md says which part feeds which.
+
+    An undefended model is scored beside the entropy reductions around it. Table 3 is of models trained by TRADES:
+    their images are kept. Table 5 is of TRADES with random states: only there its settings are scored too, which takes
+    longer than all attacks together.
+    """
+    specs = [ready(setting, diagnostics=setting.subject.dynamic is not None)]
+    if setting.subject.dynamic is None:
+        return Suite("paper", [*specs, autoattack(setting, with_grid=False)])
+    specs += grid(setting)
+    pairs = [(i, k) for i, k in TABLE_4 if i <= setting.subject.states]
+    for i, k in pairs:
+        spec = unrolled(setting, i, k, 0.5)
+        specs.append(
+            replace(
+                spec,
+                name=grid_name(i, k, 0.5, attack="apgd"),
+                attack="apgd",
+                options={"loss": "ce"},
+                oracle_options={**spec.oracle_options, "values": "deployed"},
+                group="table4",
+            )
+        )
+    specs.append(square(setting, limit=1000, group="table4"))
+    specs.append(autoattack(setting, with_grid=True))
+    trained = setting.subject.metadata
+    trades, random = trained.get("objective") == "trades", trained.get("states") == "random"
+    settings = table_5_settings(setting.subject) if trades and random and not setting.defended else {}
+    return Suite("paper", specs, keep_images=trades, also={**entropy_variants(setting), **settings})
+
+
+def _settings(setting: Setting) -> Suite:
+    """Table 5 of any model: the grid, scored on entropy reductions of other settings."""
+    if setting.subject.dynamic is None:
+        raise ValueError("suite settings varies the entropy reduction (T_f, R), which needs a model with dynamics")
+    if setting.union:
+        raise ValueError("suite settings scores every image on every setting (T_f, R): leave --union away")
+    main = {"entropy-paper": entropy_reduced(setting.subject, variant="paper")}
+    return Suite("settings", grid(setting), also={**main, **table_5_settings(setting.subject)})
+
+
+def entropy_variants(setting: Setting) -> dict[str, Callee]:
+    """Of an undefended model, the defended ones: oblivious attacks make the same images for all of them."""
+    return {} if setting.subject.dynamic is None or setting.defended else two_variants(setting.subject)
+
+
+SUITES: dict[str, Callable[[Setting], Suite]] = {
+    "quick": _quick,
+    "grid": _grid,
+    "autoattack": _autoattack,
+    "transfer": _transfer,
+    "paper": _paper,
+    "settings": _settings,
+}

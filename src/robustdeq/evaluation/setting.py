@@ -1,0 +1,45 @@
+"""What the attacks of a suite depend on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from robustdeq.evaluation.store import Store
+from robustdeq.evaluation.subject import Subject
+from robustdeq.threat import Threat
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What the attacks of a suite depend on."""
+
+    subject: Subject
+    threat: Threat
+    aware: bool = False
+    """On a defended predictor: gradients of the defended pass too."""
+    store: Store | None = None
+    """Where results go; AutoAttack looks there for the grid's strongest oracle."""
+    union: bool = False
+    """Broken images leave, so that no attack of a grid can be called the strongest."""
+    sources: Sequence[Path] = ()
+    """Stores whose kept images are scored on the predictor."""
+    data: Mapping[str, Any] = field(default_factory=dict)
+    """What the manifest says of the images; those of the sources must be the same."""
+
+    @property
+    def ball(self) -> dict[str, Any]:
+        """The threat as fields of a specification."""
+        return {"norm": type(self.threat).__name__, "eps": self.threat.eps}
+
+    @property
+    def pgd(self) -> dict[str, Any]:
+        """PGD-10 with steps of a quarter of the radius: 2/255 at 8/255."""
+        return {"steps": 10, "step_size": self.threat.eps / 4}
+
+    @property
+    def defended(self) -> bool:
+        """Whether there is something that an attacker may know or not know of."""
+        return self.subject.undefended is not None

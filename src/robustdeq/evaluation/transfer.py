@@ -1,0 +1,82 @@
+"""Kept images of other stores, as attacks on a predictor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from robustdeq.evaluation.labels import source_labels
+from robustdeq.evaluation.setting import Setting
+from robustdeq.evaluation.specs import SANITY, AttackSpec
+from robustdeq.evaluation.store import Store
+
+
+def stored_attacks(folder: Path, setting: Setting, label: str | None = None) -> list[AttackSpec]:
+    """The kept images of another store, as attacks on this predictor; called by the folder's name if not said.
+
+    Only those that were made against its own predictor: images that it was shown itself have their own source.
+    """
+    source = Store(folder)
+    if source.manifest["union"]:
+        raise ValueError(
+            f"{folder} was evaluated with --union, where broken images leave: it has no images for a transfer; "
+            "evaluate it with --keep-images and without --union into another folder"
+        )
+    label = source_labels([folder], {})[folder.resolve()] if label is None else label
+    configs = source.manifest["attacks"]
+    own = [name for name, c in configs.items() if c["attack"] != "stored" and c["group"] != SANITY]
+    names = [name for name in own if source.has_images(name)]
+    _check_same_images(source, setting.data)
+    if not names:
+        raise ValueError(f"{folder} keeps no adversarial images: evaluate it with --keep-images or --suite transfer")
+    return [
+        AttackSpec(
+            name=f"from.{label}.{name}",
+            attack="stored",
+            options={
+                "store": str(folder.resolve()),
+                "attack": name,
+                "hash": configs[name]["hash"],
+                "model": source.manifest["model"]["hash"],
+            },
+            oracle="none",
+            group="transfer",
+            limit=configs[name]["limit"],
+            norm=configs[name]["norm"],
+            eps=configs[name]["eps"],
+        )
+        for name in names
+    ]
+
+
+def _check_same_images(source: Store, own: Mapping[str, Any]) -> None:
+    """Images are known by their positions: those of a source must come from the same data, and be enough."""
+    other = source.manifest["data"]
+    if other["sha256"] == own["sha256"]:
+        return
+    same_set = other["name"] == own["name"] != "tensors" and other["split"] == own["split"]
+    if not same_set or other["images"] < own["images"]:
+        raise ValueError(
+            f"{source.folder} holds {other['images']} images of {other['name']} ({other['sha256']}), not the "
+            f"{own['images']} of {own['name']} ({own['sha256']}) that are evaluated: its attacks do not fit"
+        )
+
+
+def stored_images(spec: AttackSpec, x: Tensor, index: Tensor) -> Tensor:
+    """Adversarial images that another store keeps, in the order of index."""
+    source = Store(spec.options["store"])
+    size = int(source.manifest["shard_size"])
+    found = torch.empty_like(x)
+    for shard in sorted({int(i) // size for i in index}):
+        places, pixels = source.images(spec.options["attack"], shard)
+        where = {int(place): k for k, place in enumerate(places)}
+        for row, i in enumerate(index.tolist()):
+            if i // size == shard:
+                if i not in where:
+                    raise ValueError(f"{source.folder} keeps no image {i} of {spec.options['attack']}")
+                found[row] = pixels[where[i]].to(x)
+    return found
