@@ -74,9 +74,9 @@ def weight_calls(monkeypatch):
     calls = Counter()
     original = WeightNormConv2d.weight
 
-    def counting(layer):
+    def counting(layer, *size):
         calls[id(layer), torch.is_grad_enabled()] += 1
-        return original(layer)
+        return original(layer, *size)
 
     monkeypatch.setattr(WeightNormConv2d, "weight", counting)
     return calls

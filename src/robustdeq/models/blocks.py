@@ -8,6 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from robustdeq.models.convolution import Pointwise, convolve, for_maps
+
 
 class WeightNormConv2d(nn.Module):
     """Convolution without bias whose weight is g v / ||v|| per output channel.
@@ -22,19 +24,24 @@ class WeightNormConv2d(nn.Module):
         self.weight_g = nn.Parameter(default.flatten(1).norm(dim=1).reshape(-1, 1, 1, 1))
         self.weight_v = nn.Parameter(default.clone())
 
-    def weight(self) -> Tensor:
-        """G v / ||v||, channels last."""
+    def weight(self, height: int, width: int) -> Tensor:
+        """G v / ||v||, channels last, for maps of this size."""
         norm = torch.linalg.vector_norm(self.weight_v, dim=(1, 2, 3), keepdim=True)
-        return (self.weight_v * (self.weight_g / norm)).contiguous(memory_format=torch.channels_last)
+        weight = (self.weight_v * (self.weight_g / norm)).contiguous(memory_format=torch.channels_last)
+        return for_maps(weight, height, width)
 
     def forward(self, x: Tensor, weight: Tensor) -> Tensor:
-        """Same-size convolution with a weight made by `weight()`."""
-        return F.conv2d(x, weight, padding=self.padding)
+        """Same-size convolution with a weight made by `weight()` for maps of its size."""
+        return convolve(x, weight)
 
 
 def conv(in_channels: int, out_channels: int, kernel: int, stride: int = 1, *, bias: bool = False) -> nn.Conv2d:
     """Same-padded convolution, initialised N(0, 0.01^2) as MDEQ's are."""
-    layer = nn.Conv2d(in_channels, out_channels, kernel, stride, padding=kernel // 2, bias=bias)
+    return initialised(nn.Conv2d(in_channels, out_channels, kernel, stride, padding=kernel // 2, bias=bias))
+
+
+def initialised(layer: nn.Conv2d) -> nn.Conv2d:
+    """The layer with N(0, 0.01^2) in it."""
     nn.init.normal_(layer.weight, std=0.01)
     if layer.bias is not None:
         nn.init.normal_(layer.bias, std=0.01)
@@ -79,9 +86,9 @@ class ResidualBlock(nn.Module):
         self.gn2 = nn.GroupNorm(groups, channels)
         self.gn3 = nn.GroupNorm(groups, channels)
 
-    def weights(self) -> tuple[Tensor, Tensor]:
-        """The two effective weights, for a pass."""
-        return self.conv1.weight(), self.conv2.weight()
+    def weights(self, height: int, width: int) -> tuple[Tensor, Tensor]:
+        """The two effective weights, for a pass over maps of this size."""
+        return self.conv1.weight(height, width), self.conv2.weight(height, width)
 
     def before_injection(self, z: Tensor, weights: tuple[Tensor, Tensor], mask: Tensor | None) -> Tensor:
         """drop(conv2(ReLU(GN1(conv1 z))))."""
@@ -113,7 +120,7 @@ class Up(nn.Sequential):
     """A coarser scale into a finer one, before the nearest upsampling: conv1x1, GN."""
 
     def __init__(self, in_channels: int, out_channels: int, groups: int) -> None:
-        super().__init__(conv(in_channels, out_channels, 1), nn.GroupNorm(groups, out_channels))
+        super().__init__(initialised(Pointwise(in_channels, out_channels)), nn.GroupNorm(groups, out_channels))
 
 
 class Bottleneck(nn.Module):

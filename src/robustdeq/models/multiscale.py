@@ -146,9 +146,11 @@ class MDEQDynamics(SplitDynamics):
         """Zeros, flat; one row stands for all, and f knows it."""
         return u.new_zeros(1, sum(prod(s) for s in self.shapes(u))).expand(len(u), -1)
 
-    def weights(self) -> tuple[list[tuple[Tensor, Tensor]], list[Tensor]]:
-        """The effective weights of the weight-normed convolutions."""
-        return [block.weights() for block in self.blocks], [layer.weight() for layer in self.out_conv]
+    def weights(self, shapes: Sequence[tuple[int, int, int]]) -> tuple[list[tuple[Tensor, Tensor]], list[Tensor]]:
+        """The effective weights of the weight-normed convolutions, for states of these shapes."""
+        sizes = [(height, width) for _, height, width in shapes]
+        blocks = [block.weights(*size) for block, size in zip(self.blocks, sizes, strict=True)]
+        return blocks, [layer.weight(*size) for layer, size in zip(self.out_conv, sizes, strict=True)]
 
     def prepare_maps(
         self, z: list[Tensor], weights: list[tuple[Tensor, Tensor]], masks: list[Tensor] | None
@@ -233,7 +235,7 @@ class BoundMDEQ(BoundDynamics):
         # weights made under no_grad carry no history: the solve and the differentiated calls each need their own
         key = torch.is_grad_enabled()
         if key not in self._weights:
-            self._weights[key] = self.dynamics.weights()
+            self._weights[key] = self.dynamics.weights(self.shapes)
         return self._weights[key]
 
 

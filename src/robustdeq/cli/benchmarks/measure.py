@@ -27,18 +27,20 @@ def best_times(rounds: int, *jobs: Callable[[], Any]) -> list[float]:
 
 @dataclass(frozen=True)
 class Convolution:
-    """One call of a convolution, with its operands."""
+    """One call of a convolution, or of the product of matrices that stands for it, with its operands."""
 
+    function: Any
     arguments: tuple[Any, ...]
     macs: int
 
     def run(self) -> Tensor:
         """Do it again."""
-        return torch.ops.aten.convolution.default(*self.arguments)
+        result: Tensor = self.function(*self.arguments)
+        return result
 
 
 class ConvolutionLog(TorchDispatchMode):
-    """Records every convolution that runs inside it."""
+    """Records every convolution that runs inside it, in whatever form."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,14 +51,13 @@ class ConvolutionLog(TorchDispatchMode):
     ) -> Any:
         """Run the operation; remember it if it is a convolution."""
         result = func(*args, **(kwargs or {}))
-        if func is torch.ops.aten.convolution.default:
-            weight = args[1]
-            self.calls.append(Convolution(args, result.numel() * weight[0].numel()))
+        if macs := _forward(func, args, result):
+            self.calls.append(Convolution(func, args, macs))
         return result
 
 
 class _Count(TorchDispatchMode):
-    """Counts the multiply-adds of convolutions, forward and backward."""
+    """Counts the multiply-adds of convolutions, forward and backward, in whatever form."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -67,12 +68,20 @@ class _Count(TorchDispatchMode):
     ) -> Any:
         """Run the operation; count it if it is a convolution."""
         result = func(*args, **(kwargs or {}))
-        if func is torch.ops.aten.convolution.default:
-            self.macs += result.numel() * args[1][0].numel()
-        elif func is torch.ops.aten.convolution_backward.default:
+        self.macs += _forward(func, args, result)
+        if func is torch.ops.aten.convolution_backward.default:
             sides = sum(args[-1][:2])  # the gradient of the input, of the weight: each costs what the forward did
             self.macs += sides * args[0].numel() * args[2][0].numel()
         return result
+
+
+def _forward(func: Any, args: tuple[Any, ...], result: Any) -> int:
+    """Multiply-adds of an operation that computes a convolution; 0 of any other."""
+    if func is torch.ops.aten.convolution.default:
+        return int(result.numel() * args[1][0].numel())
+    if func is torch.ops.aten.mm.default:
+        return int(result.numel() * args[0].shape[1])
+    return 0
 
 
 def multiply_adds(job: Callable[[], Any]) -> int:
