@@ -49,14 +49,24 @@ def test_one_pixel_per_coarsest_scale_is_enough(make_mdeq, make_images):
         assert make_mdeq(scales=3)(make_images(2, 3, 4, 4)).isfinite().all()
 
 
+@pytest.mark.parametrize("batch", [1, 3])
+def test_one_value_per_group_is_enough(make_mdeq, make_images, batch):
+    model = make_mdeq(scales=3, channels=(4, 4, 4), groups=4)
+    images = make_images(3, 3, 4, 4)
+    with torch.no_grad():
+        expected = model(images)
+        assert expected.isfinite().all()
+        torch.testing.assert_close(model(images[:batch]), expected[:batch], rtol=0, atol=1e-12)
+
+
 def test_normalisation_is_a_layer_of_the_model(make_mdeq, make_images):
     images = make_images(2, 3, 4, 4)
     mean, std = (0.4, 0.5, 0.6), (0.2, 0.3, 0.25)
     plain, normalised = make_mdeq(), make_mdeq(mean=mean, std=std)
     normalised.load_state_dict(plain.state_dict())
-    shifted = (images - torch.tensor(mean).double()[:, None, None]) / torch.tensor(std).double()[:, None, None]
+    shifted = (images - images.new_tensor(mean)[:, None, None]) / images.new_tensor(std)[:, None, None]
     with torch.no_grad():
-        torch.testing.assert_close(normalised(images), plain(shifted), rtol=0, atol=1e-10)
+        torch.testing.assert_close(normalised(images), plain(shifted), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize(

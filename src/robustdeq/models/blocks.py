@@ -59,20 +59,25 @@ def conv_bn_relu(
     ]
 
 
+class GroupNorm(nn.GroupNorm):
+    """`nn.GroupNorm` that takes a single value per group, where it is the bias, whatever the batch."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalised groups of channels."""
+        return torch.group_norm(x, self.num_groups, self.weight, self.bias, self.eps)
+
+
 class Normalize(nn.Module):
     """(x - mean) / std per channel; budgets stay in pixel space because this is a layer of the model."""
 
-    mean: Tensor
-    std: Tensor
-
     def __init__(self, mean: Sequence[float], std: Sequence[float]) -> None:
         super().__init__()
-        self.register_buffer("mean", torch.tensor(mean).reshape(-1, 1, 1), persistent=False)
-        self.register_buffer("std", torch.tensor(std).reshape(-1, 1, 1), persistent=False)
+        self.mean, self.std = tuple(mean), tuple(std)  # no buffers: those would be rounded before `.double()`
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalised pixels."""
-        return (x - self.mean) / self.std
+        mean, std = (x.new_tensor(values).reshape(-1, 1, 1) for values in (self.mean, self.std))
+        return (x - mean) / std
 
 
 class ResidualBlock(nn.Module):
@@ -81,10 +86,10 @@ class ResidualBlock(nn.Module):
     def __init__(self, channels: int, expansion: int, groups: int) -> None:
         super().__init__()
         self.conv1 = WeightNormConv2d(channels, expansion * channels, 3)
-        self.gn1 = nn.GroupNorm(groups, expansion * channels)
+        self.gn1 = GroupNorm(groups, expansion * channels)
         self.conv2 = WeightNormConv2d(expansion * channels, channels, 3)
-        self.gn2 = nn.GroupNorm(groups, channels)
-        self.gn3 = nn.GroupNorm(groups, channels)
+        self.gn2 = GroupNorm(groups, channels)
+        self.gn3 = GroupNorm(groups, channels)
 
     def weights(self, height: int, width: int) -> tuple[Tensor, Tensor]:
         """The two effective weights, for a pass over maps of this size."""
@@ -110,7 +115,7 @@ class Down(nn.Sequential):
         for k in range(times):
             last = k == times - 1
             width = out_channels if last else in_channels
-            layers += [conv(in_channels, width, 3, 2), nn.GroupNorm(groups, width)]
+            layers += [conv(in_channels, width, 3, 2), GroupNorm(groups, width)]
             if not last:
                 layers.append(nn.ReLU(inplace=True))
         super().__init__(*layers)
@@ -120,7 +125,7 @@ class Up(nn.Sequential):
     """A coarser scale into a finer one, before the nearest upsampling: conv1x1, GN."""
 
     def __init__(self, in_channels: int, out_channels: int, groups: int) -> None:
-        super().__init__(initialised(Pointwise(in_channels, out_channels)), nn.GroupNorm(groups, out_channels))
+        super().__init__(initialised(Pointwise(in_channels, out_channels)), GroupNorm(groups, out_channels))
 
 
 class Bottleneck(nn.Module):

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from robustdeq.models.blocks import Down, ResidualBlock, Up, WeightNormConv2d
+from robustdeq.models.blocks import Down, GroupNorm, ResidualBlock, Up, WeightNormConv2d
 from robustdeq.models.dynamics import BoundDynamics, SplitDynamics
 
 
@@ -99,7 +99,7 @@ class MDEQDynamics(SplitDynamics):
             {f"{j}_{i}": Up(channels[j], channels[i], groups) for j in scales for i in range(j)}
         )
         self.out_conv: Any = nn.ModuleList(WeightNormConv2d(c, c, 1) for c in channels)
-        self.out_norm: Any = nn.ModuleList(nn.GroupNorm(groups // 2, c, affine=False) for c in channels)
+        self.out_norm: Any = nn.ModuleList(GroupNorm(groups // 2, c, affine=False) for c in channels)
         self._compiled: tuple[Any, Any] | None = None
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
