@@ -20,6 +20,7 @@ ATTACKS = [
     Square(Linf(0.1), n_queries=25),
     Square(L2(0.8), n_queries=25),
     AutoAttack(Linf(0.04), n_iter=3, targets=1, n_queries=8),
+    AutoAttack(Linf(0.04), n_iter=3, targets=1, n_queries=8, steer="surrogate"),
 ]
 
 every_attack = pytest.mark.parametrize("attack", ATTACKS, ids=repr)

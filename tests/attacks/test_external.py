@@ -12,6 +12,7 @@ from torch import nn
 from robustdeq.attacks import APGD, FABT, AutoAttack, Direct, Square
 from robustdeq.threat import L2, Linf
 
+from .oracles import Recorded
 from .victims import Linear, RowByRow, digits, images, predictions
 
 
@@ -99,7 +100,7 @@ def test_only_the_standard_budgets_may_be_called_aa():
         FABT(Linf(8 / 255), n_iter=100, targets=9),
         Square(Linf(8 / 255), n_queries=5000),
     )
-    for change in ({"n_iter": 10}, {"targets": 3}, {"n_queries": 1000}):
+    for change in ({"n_iter": 10}, {"targets": 3}, {"n_queries": 1000}, {"steer": "surrogate"}):
         attack = AutoAttack(Linf(8 / 255), **change)
         assert not attack.is_standard
         assert attack.name != "AA"
@@ -118,8 +119,44 @@ def test_there_are_no_more_targets_than_wrong_classes():
 def test_auto_attack_says_that_it_needs_four_classes():
     x = images(2, shape=(1, 3, 3))
     model = Linear(classes=3)
-    with pytest.raises(ValueError, match="'dlr_targeted' needs at least 4 classes, the predictor has 3"):
-        AutoAttack(Linf(1e-3), n_iter=3)(Direct(model), x, predictions(model, x))
+    y = predictions(model, x)
+    for eps in (1e-3, 0.9):  # whether or not the first attack leaves anything
+        with pytest.raises(ValueError, match="targeted DLR loss needs at least 4 classes, the predictor has 3"):
+            AutoAttack(Linf(eps), n_iter=3)(Direct(model), x, y)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda **options: FABT(Linf(0.03), n_iter=4, targets=2, **options),
+        lambda **options: Square(Linf(0.03), n_queries=30, **options),
+        lambda **options: AutoAttack(Linf(0.02), n_iter=3, targets=2, n_queries=20, **options),
+    ],
+)
+def test_steered_by_the_surrogate_they_never_ask_the_deployed_predictor_before_the_judge(make):
+    model, x = RowByRow().eval(), images(24)
+    y, oracle = predictions(model, x), Recorded(model)
+    result = make(steer="surrogate")(oracle, x, y)
+    assert set(oracle.asked[:-1]) == {"surrogate"}
+    assert oracle.asked[-1] == "deployed"
+    # this surrogate is the deployed predictor: the same images fall, the others come back clean
+    assert torch.equal(result.success, make()(Recorded(model), x, y).success)
+    assert 0 < result.success.sum() < 24
+    assert torch.equal(result.images[~result.success], x[~result.success])
+
+
+def test_steered_by_a_surrogate_that_cannot_be_fooled_nothing_is_found():
+    """Logits of one class whatever is shown: the released mode gives every image back."""
+    model, x = RowByRow().eval(), images(6)
+    y = predictions(model, x)
+
+    class Blind(Recorded):
+        def estimate(self, x):
+            return torch.nn.functional.one_hot(y, 5).to(x) + 0 * x.sum()
+
+    attack = Square(Linf(0.3), n_queries=10, steer="surrogate")
+    assert torch.equal(attack(Blind(model), x, y).images, x)
+    assert not torch.equal(Square(Linf(0.3), n_queries=10)(Blind(model), x, y).images, x)
 
 
 @pytest.mark.parametrize(

@@ -178,3 +178,11 @@ def test_deployed_values_change_where_the_loss_is_taken_but_not_whose_gradient_i
 def test_settings_that_make_no_sense_are_refused(settings, message):
     with pytest.raises(ValueError, match=message):
         PGD(Linf(0.1), **settings)
+
+
+def test_a_ball_of_radius_zero_holds_the_clean_image_alone():
+    model, x = RowByRow().eval(), images(3)
+    y = predictions(model, x)
+    assert torch.equal(PGD(Linf(0.0), step_size=0.0)(Direct(model), x, y).images, x)
+    with pytest.raises(ValueError, match="step_size must be positive"):
+        PGD(Linf(0.1), step_size=0.0)

@@ -167,3 +167,11 @@ def test_the_gradient_of_a_defended_prediction_takes_the_moved_distance_as_const
     pixels = x.clone().requires_grad_()
     (slope,) = torch.autograd.grad(defended(pixels)[:, 1].sum(), pixels)
     assert_close(slope, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("steps", [0, 2])
+def test_without_interventions_there_are_no_purified_images(steps):
+    model, x = cell(), images(3, 1, 4, 4)
+    trajectory = rd.EntropyReduction(model, every=9, steps=steps).trajectory(x)
+    assert trajectory.inputs is None
+    assert_close(trajectory.logits, model.trajectory(x).logits, rtol=0, atol=0)

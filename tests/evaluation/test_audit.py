@@ -24,9 +24,10 @@ def audit(tmp_path, monkeypatch):
     for name, value in {"STEPS": 11, "RESTARTS": 2, "QUERIES": 60}.items():
         monkeypatch.setattr(module, name, value)
 
-    def audited(predictor, **options):
+    def audited(predictor, labels=10, **options):
         options = {"threat": Linf(0.02), "batch_size": COUNT, "shard_size": COUNT} | options
-        return evaluate(predictor, images(COUNT), "audit", tmp_path / "store", **options)
+        x, y = images(COUNT)
+        return evaluate(predictor, (x, y * labels // 10), "audit", tmp_path / "store", **options)
 
     return audited
 
@@ -115,6 +116,30 @@ def test_probes_find_randomness_batch_dependence_and_vanishing_gradients():
     assert coupled.random == 0
     assert look(lambda x: model(x.detach())).vanishing == 1
     assert look(masked).vanishing == 1
+
+
+def test_transferred_images_are_black_box(audit, tmp_path):
+    """Given to a predictor without gradients, they raise the flag instead of hiding it."""
+    options = {"threat": Linf(0.3), "batch_size": COUNT, "shard_size": COUNT}
+    evaluate(robust, images(COUNT), "quick", tmp_path / "source", keep_images=True, **options)
+    verdict = audit(masked, threat=Linf(0.3), sources=[tmp_path / "source"])
+    share = next(flag.value for flag in verdict.audit.flags if flag.name == "black-box-beats-white-box")
+    own = [name for name in verdict.attacks if name.startswith("pgd-")]
+    assert verdict.attacks["from.source.pgd-direct"].value < min(verdict.attacks[name].value for name in own)
+    assert share > 0
+
+
+def test_two_classes_are_audited_without_the_dlr_loss(audit):
+    verdict = audit(lambda x: torch.stack([MODEL(x)[:, :5].logsumexp(1), MODEL(x)[:, 5:].logsumexp(1)], 1), labels=2)
+    assert verdict.complete
+    assert "apgd-ce" in verdict.attacks
+    assert "apgd-dlr" not in verdict.attacks
+
+
+def test_a_suite_of_ones_own_may_be_called_audit(tmp_path):
+    (tmp_path / "audit.yaml").write_text("attacks: [{name: mine, attack: pgd}]")
+    verdict = evaluate(robust, images(2), tmp_path / "audit.yaml", tmp_path / "store", threat=Linf(0.02))
+    assert verdict.audit is None
 
 
 class Small(torch.nn.Module):

@@ -41,6 +41,7 @@ def write(folder, attacks=ATTACKS, *, shards=(0, 1), union=False, sha="same", st
             "norm": "Linf",
             "eps": EPS,
             "limit": None,
+            "hash": name,
             **dict(changes).get(name, {}),
         }
         for name in attacks
@@ -195,6 +196,17 @@ def test_paired_differences(store, tmp_path):
     assert found.low <= found.value <= found.high
     with pytest.raises(ValueError, match="different images"):
         metrics.difference(store, write(tmp_path / "other", sha="other"))
+
+
+def test_paired_differences_are_over_equal_attacks_where_all_of_them_were_tried(store, tmp_path):
+    changes = {"aa-ready": {"hash": "smaller budget"}}
+    other = write(tmp_path / "other", changes=changes)
+    assert metrics.shared_attacks(store, other, metrics.judged_attacks(store)) == [
+        n for n in ATTACKS if n != "aa-ready"
+    ]
+    limited = [write(tmp_path / name, changes={"aa-ready": {"limit": 3}}) for name in ("a", "b")]
+    found = metrics.difference(*limited)
+    assert (found.value, found.images) == (0, 3)
 
 
 def test_the_transfer_matrix(tmp_path):

@@ -113,7 +113,7 @@ def test_the_suite_of_the_documentation_can_be_made(tmp_path):
     suite = made(tmp_path / "mine.yaml", model())
     assert [spec.name for spec in suite.specs] == ["pgd-ready", "aa-ready", "long", "exact"]
     assert settings(suite) == {"released-T4-R5": ("released", 4, 5)}
-    check_buildable(suite.specs, Subject(model()), seed=0)
+    check_buildable(suite.specs, Subject(model()), seed=0, classes=10)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from robustdeq.evaluation import evaluate, metrics, repertoire
 from robustdeq.evaluation.labels import source_labels
@@ -95,3 +97,39 @@ def test_a_union_store_is_no_source(models, tmp_path):
     with pytest.raises(ValueError, match=r"a was evaluated with --union, where broken images leave"):
         models("b", "a")
     assert not (tmp_path / "b").exists()
+
+
+def test_images_of_another_folder_of_pictures_are_refused(tmp_path):
+    folders = {"one": 0, "two": 150}
+    generator = np.random.default_rng(0)
+    for name, brightness in folders.items():
+        for place in (tmp_path / name / part / label for part in ("train", "test") for label in "ab"):
+            place.mkdir(parents=True)
+            for k in range(2):
+                pixels = generator.integers(0, 60, (8, 8, 3), dtype=np.uint8) + np.uint8(brightness)
+                Image.fromarray(pixels).save(place / f"{k}.png")
+    options = {"threat": Linf(0.03)}
+
+    def predictor(x):
+        return x.flatten(1)[:, :2]
+
+    evaluate(predictor, "folder", "quick", tmp_path / "a", data_root=tmp_path / "one", keep_images=True, **options)
+    with pytest.raises(ValueError, match="its attacks do not fit"):
+        evaluate(
+            predictor,
+            "folder",
+            "quick",
+            tmp_path / "b",
+            data_root=tmp_path / "two",
+            sources=[tmp_path / "a"],
+            **options,
+        )
+
+
+def test_stored_images_outside_the_ball_are_refused(tmp_path):
+    options = {"threat": Linf(EPS), "batch_size": 4, "shard_size": 4}
+    store = evaluate(small_deq(), images(4), "quick", tmp_path / "a", keep_images=True, **options).store
+    place, pixels = store.images("pgd-ready", 0)
+    store._write_images(store.images_path("pgd-ready", 0), (place, 1 - pixels))
+    with pytest.raises(ValueError, match="they were made from other images"):
+        evaluate(small_deq(2), images(4), "quick", tmp_path / "b", sources=[tmp_path / "a"], **options)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from robustdeq.attacks import PGD
-from robustdeq.evaluation.build import build_attack
+from robustdeq.evaluation.build import build_attack, check_buildable
 from robustdeq.evaluation.repertoire import grid
 from robustdeq.evaluation.setting import Setting
 from robustdeq.evaluation.specs import AttackSpec
@@ -113,3 +113,12 @@ def test_without_dynamics_the_grid_is_the_predictor_s_own_gradient_and_the_suite
     suite = make_suite("grid", setting(lambda x: x.flatten(1)))
     assert [(spec.name, spec.oracle) for spec in suite.specs] == [("pgd-direct", "direct")]
     assert any("no dynamics" in note for note in suite.notes)
+
+
+def test_losses_that_need_more_classes_are_refused_before_anything_runs():
+    subject, aa = Subject(small_deq()), replace(SPEC, name="all", attack="autoattack", options={})
+    targeted = replace(SPEC, attack="apgd", options={"loss": "dlr_targeted"})
+    for spec, classes in ((aa, 4), (targeted, 4), (replace(SPEC, options={"loss": "dlr"}), 3), (SPEC, 2)):
+        check_buildable([spec], subject, 0, classes)
+        with pytest.raises(ValueError, match=f"needs at least {classes} classes, the predictor has {classes - 1}"):
+            check_buildable([spec], subject, 0, classes - 1)

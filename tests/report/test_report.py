@@ -112,6 +112,15 @@ def test_table_8_names_the_strongest_unrolling_at_each_state(tmp_path):
     assert half["i = 2"].text == "-"
 
 
+def test_both_readings_of_the_last_state_but_one_stand_beside_the_final_one(tmp_path):
+    two_attacks(tmp_path / "s")
+    table = tables(tmp_path)["states"]
+    found = [row(table, k) for k in range(3)]
+    assert [cells["state"].text for cells in found] == ["z^[1]", "z^[2]", "final"]
+    assert [cells["PGD"].text for cells in found] == ["50.00"] * 3  # these stores hold the same at every state
+    assert "predictor deployed, state 1; clean, share with correct" in found[0]["clean"].where
+
+
 def test_every_number_of_ours_says_where_it_comes_from(written):
     for table in make_tables(find_sources([written / "a"])):
         for cell in (cell for cells in table.rows for cell in cells if cell.kind == "ours"):

@@ -11,15 +11,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from robustdeq.attacks.ascent import View, auto_ascent
-from robustdeq.attacks.base import Attack
-from robustdeq.attacks.doors import rows_like
 from robustdeq.attacks.runs import Run, best_of
+from robustdeq.attacks.steering import Steered
 from robustdeq.attacks.task import Task, fooled, input_gradient
 from robustdeq.threat import cross_entropy, dlr, dlr_targeted
 
 
 @dataclass(frozen=True, kw_only=True)
-class APGD(Attack):
+class APGD(Steered):
     """Parameter-free ascent (arXiv 2003.01690, Algorithm 1): see `robustdeq.attacks.ascent`.
 
     The result is the last iterate that fooled the predictor, else the one of highest objective. Of several runs
@@ -32,18 +31,11 @@ class APGD(Attack):
     """Runs, for each target if there are targets; a given start is that of the first."""
     targets: int = 9
     """"dlr_targeted": how many classes are tried, the likeliest wrong one first; at most all wrong ones."""
-    steer: Literal["deployed", "surrogate"] = "deployed"
-    """What the objective, the best point and "is it fooled" are read from; the gradient is the surrogate's.
-
-    "surrogate" is the released evaluation's mode, for comparison only: it never looks at the deployed predictor, and
-    where the surrogate was not fooled it gives the clean image back, which overstates robustness.
-    """
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.loss not in ("ce", "dlr", "dlr_targeted"):
             raise ValueError(f"loss must be 'ce', 'dlr' or 'dlr_targeted', got {self.loss!r}")
-        if self.steer not in ("deployed", "surrogate"):
-            raise ValueError(f"steer must be 'deployed' or 'surrogate', got {self.steer!r}")
         if min(self.n_iter, self.restarts, self.targets) < 1:
             raise ValueError(
                 f"n_iter, restarts and targets must be at least 1, got {self.n_iter}, {self.restarts}, {self.targets}"
@@ -55,17 +47,22 @@ class APGD(Attack):
         return {"ce": "APGD-CE", "dlr": "APGD-DLR", "dlr_targeted": "APGD-T"}[self.loss]
 
     @property
+    def least_classes(self) -> int:
+        """As the loss."""
+        return {"ce": 2, "dlr": 3, "dlr_targeted": 4}[self.loss]
+
+    @property
     def kind(self) -> str:
         """Each loss has its own starts: the attacks of an ensemble should not all begin at the same point."""
         return self.name
 
-    def search(self, task: Task) -> Tensor:
+    def find(self, task: Task) -> Tensor:
         """The best of all restarts, or of all targets and restarts."""
         if self.loss != "dlr_targeted":
             formula = {"ce": cross_entropy, "dlr": dlr}[self.loss]
             return best_of(task, self.restarts, lambda rows, run: self._run(task, rows, run, formula))
         with torch.no_grad():
-            classes = likeliest_wrong(self._values(task, task.x, task.all_rows), task.y, self.targets)
+            classes = likeliest_wrong(task.straight_through(task.x, task.all_rows), task.y, self.targets)
 
         def towards(rows: Tensor, run: int) -> Run:
             target = classes[rows, run // self.restarts]
@@ -79,13 +76,10 @@ class APGD(Attack):
             return task.start[rows]
         return super().begin(task, rows, run)
 
-    def _values(self, task: Task, x: Tensor, rows: Tensor) -> Tensor:
-        return task.straight_through(x, rows) if self.steer == "deployed" else task.surrogate(x, rows)
-
     def _run(self, task: Task, rows: Tensor, run: int, formula: Callable[..., Tensor], *classes: Tensor) -> Run:
         def look(x: Tensor, active: Tensor) -> View:
             here, x = rows[active], x.detach().requires_grad_()
-            logits = self._values(task, x, here)
+            logits = task.straight_through(x, here)
             loss = formula(logits, task.y[here], *[c[active] for c in classes])
             return View(
                 gradient=input_gradient(loss, x),
@@ -94,11 +88,7 @@ class APGD(Attack):
             )
 
         origin, start = task.x[rows], self.begin(task, rows, run)
-        result = auto_ascent(look, start, origin, self.threat, self.n_iter, leave=not task.every_image)
-        if self.steer == "deployed":
-            return result
-        images = torch.where(rows_like(result.fooled, origin), result.images, origin)
-        return Run(images=images, loss=result.loss, fooled=result.fooled)
+        return auto_ascent(look, start, origin, self.threat, self.n_iter, leave=not task.every_image)
 
 
 def likeliest_wrong(logits: Tensor, y: Tensor, count: int) -> Tensor:

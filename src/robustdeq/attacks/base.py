@@ -52,6 +52,11 @@ class Attack(ABC):
     """Whether a start can be given."""
 
     @property
+    def least_classes(self) -> int:
+        """How many classes a predictor must have for its loss to be defined."""
+        return 2
+
+    @property
     @abstractmethod
     def name(self) -> str:
         """For tables."""

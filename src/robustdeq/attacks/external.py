@@ -14,11 +14,12 @@ from robustdeq.attacks.apgd import APGD
 from robustdeq.attacks.base import Attack
 from robustdeq.attacks.bridge import Bridge, norm_of
 from robustdeq.attacks.starts import generator_for
+from robustdeq.attacks.steering import Steered
 from robustdeq.attacks.task import Task, fooled
 
 
 @dataclass(frozen=True, kw_only=True)
-class FABT(Attack):
+class FABT(Steered):
     """Targeted fast adaptive boundary attack: the nearest adversarial point it can find, for each target in turn.
 
     An image ends at the first such point that fools the deployed predictor inside the ball; else at the nearest one
@@ -33,6 +34,7 @@ class FABT(Attack):
     takes_start: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if min(self.n_iter, self.targets) < 1:
             raise ValueError(f"n_iter and targets must be at least 1, got {self.n_iter} and {self.targets}")
 
@@ -41,7 +43,7 @@ class FABT(Attack):
         """FAB-T."""
         return "FAB-T"
 
-    def search(self, task: Task) -> Tensor:
+    def find(self, task: Task) -> Tensor:
         """Target by target, on the images that are still classified correctly."""
         clean = task.deployed(task.x, task.all_rows)
         images = task.x.clone()
@@ -74,7 +76,7 @@ class FABT(Attack):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Square(Attack):
+class Square(Steered):
     """Random search with squares on the margin, which needs no gradient.
 
     An image ends at the first point that fools the deployed predictor, else at the one of lowest margin. The positions
@@ -86,6 +88,7 @@ class Square(Attack):
     takes_start: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.n_queries < 1:
             raise ValueError(f"n_queries must be at least 1, got {self.n_queries}")
 
@@ -94,7 +97,7 @@ class Square(Attack):
         """Square."""
         return "Square"
 
-    def search(self, task: Task) -> Tensor:
+    def find(self, task: Task) -> Tensor:
         """One run."""
         if task.x.ndim != 4 or min(task.x.shape[2:]) < 5:
             raise ValueError(f"Square needs images (batch, channels, >= 5, >= 5), got {tuple(task.x.shape)}")
@@ -136,11 +139,11 @@ class _SquareRun(SquareAttack):  # type: ignore[misc]  # the library is not anno
 
 
 @dataclass(frozen=True, kw_only=True)
-class AutoAttack(Attack):
+class AutoAttack(Steered):
     """APGD-CE, APGD-T, FAB-T and Square, in this order, each on what the ones before it left.
 
-    All of them steer by the deployed predictor's logits. With fewer than ten classes there are as many targets as
-    wrong classes. An image ends where it was fooled, else where the last attack ended.
+    With fewer than ten classes there are as many targets as wrong classes; APGD-T needs four classes. An image ends
+    where it was fooled, else where the last attack ended.
     """
 
     STANDARD: ClassVar[dict[str, int]] = {"n_iter": 100, "targets": 9, "n_queries": 5000}
@@ -154,15 +157,21 @@ class AutoAttack(Attack):
 
     @property
     def is_standard(self) -> bool:
-        """Whether the budgets are the standard ones; no other ensemble may be called AA."""
-        return all(getattr(self, name) == value for name, value in self.STANDARD.items())
+        """Whether the budgets are the standard ones, and the deployed predictor is seen; nothing else is called AA."""
+        return self.steer == "deployed" and all(getattr(self, name) == value for name, value in self.STANDARD.items())
+
+    @property
+    def least_classes(self) -> int:
+        """The most that one of the four needs."""
+        return max(part.least_classes for part in self.parts)
 
     @property
     def name(self) -> str:
         """AA, or the budgets."""
         if self.is_standard:
             return "AA"
-        return f"AutoAttack(n_iter={self.n_iter}, targets={self.targets}, n_queries={self.n_queries})"
+        steer = "" if self.steer == "deployed" else f", steer={self.steer}"
+        return f"AutoAttack(n_iter={self.n_iter}, targets={self.targets}, n_queries={self.n_queries}{steer})"
 
     @property
     def parts(self) -> tuple[Attack, ...]:
@@ -174,8 +183,9 @@ class AutoAttack(Attack):
             Square(self.threat, seed=self.seed, n_queries=self.n_queries),
         )
 
-    def search(self, task: Task) -> Tensor:
+    def find(self, task: Task) -> Tensor:
         """Images leave at their first success, whatever `every_image` says: there is nothing left to find."""
+        self._check_classes(task)
         images, rows = task.x.clone(), task.all_rows
         for part in self.parts:
             if len(rows) == 0:
@@ -183,3 +193,13 @@ class AutoAttack(Attack):
             images[rows] = part.contained(replace(task.part(rows), every_image=False))
             rows = rows[~fooled(task.deployed(images[rows], rows), task.y[rows])]
         return images
+
+    def _check_classes(self, task: Task) -> None:
+        """Whatever the first attack leaves for the second, which needs four."""
+        oracle = task.oracle.for_rows(task.places[:1])
+        classes = oracle.deployed(task.x[:1]).shape[1] if len(task) else self.least_classes
+        if classes < self.least_classes:
+            raise ValueError(
+                f"AutoAttack's targeted DLR loss needs at least {self.least_classes} classes, the predictor has "
+                f"{classes}: use APGD, FABT and Square one by one"
+            )

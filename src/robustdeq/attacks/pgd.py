@@ -44,7 +44,7 @@ class PGD(Attack):
             raise ValueError(f"loss must be 'ce', 'margin', 'dlr', 'kl' or 'confident', got {self.loss!r}")
         if self.steps < 1 or self.restarts < 1:
             raise ValueError(f"steps and restarts must be at least 1, got {self.steps} and {self.restarts}")
-        if not self.step_size > 0:
+        if not self.step_size > 0 and not self.step_size == self.threat.eps == 0:
             raise ValueError(f"step_size must be positive, got {self.step_size}")
         if self.restarts > 1 and not self.random_start:
             raise ValueError("several restarts from the clean image are all the same: set random_start=True")
@@ -53,6 +53,11 @@ class PGD(Attack):
     def name(self) -> str:
         """PGD-10, PGD-10-margin."""
         return f"PGD-{self.steps}" + ("" if self.loss == "ce" else f"-{self.loss}")
+
+    @property
+    def least_classes(self) -> int:
+        """As the loss."""
+        return 3 if self.loss == "dlr" else 2
 
     def begin(self, task: Task, rows: Tensor, run: int) -> Tensor:
         """The given start, a random point of the ball, or the clean image."""

@@ -99,8 +99,13 @@ class EntropyReduction(DynamicPredictor):
 
     @property
     def watched(self) -> list[int]:
-        """The states t at which it intervenes."""
-        return list(range(self.every, self.base.solver.max_steps + 1, self.every)) or self.base.watched
+        """The states t at which it intervenes; all, where it never does."""
+        return self.interventions or self.base.watched
+
+    @property
+    def interventions(self) -> list[int]:
+        """The solver steps t after which x^ moves."""
+        return list(range(self.every, self.base.solver.max_steps + 1, self.every))
 
     def forward(self, x: Tensor) -> Tensor:
         """The deployed logits."""
@@ -153,7 +158,9 @@ class EntropyReduction(DynamicPredictor):
     def _untouched(self, x: Tensor, *, steps: int | None = None, judge_last: bool = True, idle: bool = False) -> Pass:
         """No inner iteration: exactly the undefended solve, whose interventions leave the image as it is."""
         walked = self.base.walk(x, steps=steps, judge_last=judge_last)
-        since = [t for t in self.watched if t <= (steps or self.base.solver.max_steps)]
+        since = [t for t in self.interventions if t <= (steps or self.base.solver.max_steps)]
+        if not since:
+            return walked
         return replace(walked, purification=Purification(inputs=[x] * len(since), since=since, inner_entropy=[]))
 
     def read_out(self, walked: Pass, *, exact: bool = False) -> Tensor:

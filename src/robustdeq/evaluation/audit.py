@@ -66,6 +66,8 @@ FLAGS = {
     "non-convergence": "the solver does not reach the equilibrium: gradients that assume it are wrong",
 }
 """Each explained in docs/audit.md."""
+BLACK_BOX = ("square", "stored")
+"""Attacks that see no gradient of the predictor, beside those on its undefended base."""
 MASKING = ("vanishing-gradients", "black-box-beats-white-box", "more-steps-hurt", "large-eps")
 """Flags that say the white-box numbers overstate robustness."""
 
@@ -79,10 +81,9 @@ def audit_suite(setting: Setting, budget: Budget | None = None) -> Suite:
     specs = [ready(setting), _named(ready(setting), f"pgd-{steps}", options={**setting.pgd, "steps": steps})]
     if setting.defended:
         specs.append(ready(setting, aware=True))
-    specs += [
-        _apgd(setting, "apgd-ce", *_gradient(setting), loss="ce", n_iter=search),
-        _apgd(setting, "apgd-dlr", *_gradient(setting), loss="dlr", n_iter=search),
-    ]
+    specs.append(_apgd(setting, "apgd-ce", *_gradient(setting), loss="ce", n_iter=search))
+    if setting.has_dlr:
+        specs.append(_apgd(setting, "apgd-dlr", *_gradient(setting), loss="dlr", n_iter=search))
     if budget.restarts > 1:
         again: dict[str, Any] = {"loss": "ce", "restarts": budget.restarts, "n_iter": search}
         specs.append(_apgd(setting, "apgd-restarts", *_gradient(setting), every_image=False, **again))
@@ -274,7 +275,7 @@ def _shares(store: Store, predictor: str) -> dict[str, Share]:
 def _measurements(store: Store, subject: Subject, probes: Probes, inside: list[str]) -> list[tuple[str, float, float]]:
     """(flag, value, limit)."""
     configs = store.manifest["attacks"]
-    black = [name for name in inside if configs[name]["attack"] == "square" or configs[name]["on"] == "base"]
+    black = [name for name in inside if configs[name]["attack"] in BLACK_BOX or configs[name]["on"] == "base"]
     white = [name for name in inside if name not in black]
     _, _, by_white = metrics.outcomes(store, white)
     _, _, by_black = metrics.outcomes(store, black)

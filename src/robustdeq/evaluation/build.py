@@ -43,14 +43,19 @@ def build_oracle(spec: AttackSpec, subject: Subject) -> Oracle:
         ) from error
 
 
-def check_buildable(specs: Iterable[AttackSpec], subject: Subject, seed: int) -> None:
+def check_buildable(specs: Iterable[AttackSpec], subject: Subject, seed: int, classes: int) -> None:
     """Refuse attacks and oracles that cannot be made, before anything is run or written.
 
     Stored images need neither, and the grid's strongest oracle is known only when the grid is done.
     """
     for spec in specs:
         if spec.attack != "stored":
-            build_attack(spec, seed)
+            needed = build_attack(spec, seed).least_classes
+            if classes < needed:
+                raise ValueError(
+                    f"attack {spec.name}: its loss needs at least {needed} classes, the predictor has {classes}: "
+                    "leave it out (a suite of your own, or suite audit, which does)"
+                )
             if spec.oracle != "strongest":
                 build_oracle(spec, subject)
 

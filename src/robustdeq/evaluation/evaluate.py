@@ -15,6 +15,7 @@ from robustdeq.evaluation.audit import AUDITS, finish_audit
 from robustdeq.evaluation.build import check_buildable
 from robustdeq.evaluation.manifest import Plan, data_hash, join
 from robustdeq.evaluation.runner import Progress, Runner
+from robustdeq.evaluation.scoring import score
 from robustdeq.evaluation.setting import Setting
 from robustdeq.evaluation.store import Store
 from robustdeq.evaluation.subject import Callee, Subject
@@ -75,6 +76,7 @@ def evaluate(
     if aware:
         _check_defended(subject)
     x, y, description = load_images(data, limit, data_root, data_options or {})
+    classes = _classes(subject, x)
     threat = checkpoint_threat(subject) if threat is None else threat
     store = Store(out)
     rank, world_size = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
@@ -85,6 +87,7 @@ def evaluate(
         store=store,
         union=union,
         sources=[Path(s) for s in sources],
+        classes=classes,
         data=description,
     )
     chosen = make_suite(suite, setting)
@@ -102,14 +105,20 @@ def evaluate(
         union=union,
         all_states=not union if all_states is None else all_states,
     )
-    check_buildable(plan.specs, subject, seed)
+    check_buildable(plan.specs, subject, seed, classes)
     store.clean_up()
     join(store, plan, rank=rank, world_size=world_size)
     keep = chosen.keep_images if keep_images is None else keep_images
     runner = Runner(plan, x, y, store, budget=budget, keep_images=keep, rank=rank, world_size=world_size, report=report)
     complete = runner.run()
-    audit = finish_audit(plan, store, x, y, write=rank == 0) if chosen.name in AUDITS and complete else None
+    audit = finish_audit(plan, store, x, y, write=rank == 0) if str(suite) in AUDITS and complete else None
     return read_verdict(store, complete=complete, bounds=runner.bounds.now(), audit=audit)
+
+
+def _classes(subject: Subject, x: Tensor) -> int:
+    """How many classes the predictor tells apart."""
+    image = x[:1].to(subject.dtype) / 255 if x.dtype == torch.uint8 else x[:1]
+    return score(subject, image.to(subject.device or x.device), all_states=False).logits.shape[-1]
 
 
 def _check_defended(subject: Subject) -> None:

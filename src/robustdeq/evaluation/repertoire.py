@@ -105,26 +105,19 @@ def on_base(setting: Setting) -> list[AttackSpec]:
     if not setting.defended:
         return []
     common = {"on": "base", "group": "transfer", **setting.ball}
-    deployed = {"values": "deployed"}
-    return [
+    ready_made = [
         AttackSpec(
-            name="base-apgd-ce",
+            name=f"base-apgd-{loss}",
             attack="apgd",
-            options={"loss": "ce"},
+            options={"loss": loss},
             oracle="ready",
-            oracle_options=deployed,
+            oracle_options={"values": "deployed"},
             **common,
-        ),
-        AttackSpec(
-            name="base-apgd-dlr",
-            attack="apgd",
-            options={"loss": "dlr"},
-            oracle="ready",
-            oracle_options=deployed,
-            **common,
-        ),
-        AttackSpec(name="base-exact", attack="apgd", options={"loss": "ce"}, oracle="exact", **common),
+        )
+        for loss in (("ce", "dlr") if setting.has_dlr else ("ce",))
     ]
+    exact = AttackSpec(name="base-exact", attack="apgd", options={"loss": "ce"}, oracle="exact", **common)
+    return [*ready_made, exact]
 
 
 def has_grid(store: Store | None, setting: Setting) -> bool:

@@ -26,6 +26,8 @@ class Setting:
     """Broken images leave, so that no attack of a grid can be called the strongest."""
     sources: Sequence[Path] = ()
     """Stores whose kept images are scored on the predictor."""
+    classes: int | None = None
+    """How many the predictor tells apart, if known: losses that need more are left out."""
     data: Mapping[str, Any] = field(default_factory=dict)
     """What the manifest says of the images; those of the sources must be the same."""
 
@@ -38,6 +40,11 @@ class Setting:
     def pgd(self) -> dict[str, Any]:
         """PGD-10 with steps of a quarter of the radius: 2/255 at 8/255."""
         return {"steps": 10, "step_size": self.threat.eps / 4}
+
+    @property
+    def has_dlr(self) -> bool:
+        """Whether the DLR loss is defined; of two classes cross-entropy knows all there is."""
+        return self.classes is None or self.classes >= 3
 
     @property
     def defended(self) -> bool:

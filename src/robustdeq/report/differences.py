@@ -79,7 +79,7 @@ def minimum(a: Result, b: Result) -> Cell:
     """Of the paper's minima over attacks."""
     names = [r.minimum_attacks for r in (a, b)]
     both = list(zip((a, b), names, strict=True))
-    if not all(r.complete(n) and all(_tried(r, name) == r.data["images"] for name in n) for r, n in both):
+    if not all(r.complete(n) and metrics.tried_images(r.store, n) == r.data["images"] for r, n in both):
         return NONE
     left, right = (_outcomes(r, n)[:, 1:] for r, n in both)
     where = f"{_from(a, b)}; minima over {len(names[1])} and {len(names[0])} attacks"
@@ -91,21 +91,23 @@ def autoattack(a: Result, b: Result) -> Cell:
     one, two = lowest_aa(a), lowest_aa(b)
     if one is None or two is None:
         return NONE
-    tried = min(_tried(a, one), _tried(b, two))  # the first ones of the test order
+    tried = min(metrics.tried_images(r.store, [name]) for r, name in ((a, one), (b, two)))
     left, right = (_survived(r, [name])[:tried] for r, name in ((a, one), (b, two)))
     return points(bootstrap_difference(left, right), f"{_from(a, b)}; clean and {two}, clean and {one}")
 
 
 def union(a: Result, b: Result) -> Cell:
-    """Of the worst cases over the attacks that both have, else over each one's own."""
+    """Of the worst cases over the attacks that both have, else over each one's own; where all of them were tried."""
     names = [finished(r) for r in (a, b)]
     if not all(names):
         return NONE
-    common = [name for name in names[0] if name in names[1]]
+    common = metrics.shared_attacks(a.store, b.store, [name for name in names[0] if name in names[1]])
     if common:
         names = [common, common]
-    left, right = (_survived(r, n) for r, n in zip((a, b), names, strict=True))
-    where = f"{_from(a, b)}; never broken by {len(names[1])} and {len(names[0])} attacks"
+    pairs = list(zip((a, b), names, strict=True))
+    tried = min(metrics.tried_images(r.store, n) for r, n in pairs)
+    left, right = (_survived(r, n)[:tried] for r, n in pairs)
+    where = f"{_from(a, b)}; the first {tried} images; never broken by {len(names[1])} and {len(names[0])} attacks"
     return points(bootstrap_difference(left, right), where)
 
 
@@ -134,13 +136,6 @@ def _outcomes(r: Result, names: Sequence[str]) -> Outcomes:
 def _survived(r: Result, names: Sequence[str]) -> Outcomes:
     """Whether each image is correct clean and under all attacks."""
     return np.asarray(_outcomes(r, names).all(axis=1))
-
-
-def _tried(r: Result, name: str) -> int:
-    """How many images an attack was tried on."""
-    images: int = r.data["images"]
-    limit: int | None = r.store.manifest["attacks"][name]["limit"]
-    return images if limit is None else min(limit, images)
 
 
 def _called(r: Result) -> str:

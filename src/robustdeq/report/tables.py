@@ -38,6 +38,7 @@ def make_tables(sources: Sources) -> list[Table]:
         table_5,
         tables_6_and_7,
         table_8,
+        states,
         differences,
         audits,
         every_attack,
@@ -248,6 +249,36 @@ def table_8(results: list[Result]) -> Table:
                 rows.append([*who(r), attacker, Cell(f"{damping:g}"), Cell("paper"), *theirs, because(r, reasons)])
     head = (*WHO, "attacker", "lambda", "whose", *(f"i = {i}" for i in range(1, states + 1)), "comparable")
     return Table("table-8", "Table 8. Accuracy (%) under the strongest K_a at each state", head, rows, (APART,))
+
+
+def states(results: list[Result]) -> Table:
+    """The predictors at the states that the paper's "last but one" may mean, and at the final one."""
+    rows = []
+    for r in results:
+        manifest, names = r.store.manifest, r.minimum_attacks
+        if not r.dynamic or not manifest["all_states"] or not r.complete(names):
+            continue
+        for state in manifest["predictors"][r.predictor]["states"][-3:]:
+            where = f"store {r.label}: predictor {r.predictor}, state {state}"
+            clean = metrics.clean_accuracy(r.store, predictor=r.predictor, state=state)
+            found = metrics.accuracy(r.store, names, predictor=r.predictor, state=state)
+            lowest = found.sort("accuracy").row(0, named=True)
+            worst = Share(lowest["accuracy"], lowest["low"], lowest["high"], lowest["images"])
+            called = state if state == "final" else f"z^[{state}]"
+            rows.append(
+                [
+                    *who(r),
+                    Cell(called),
+                    share(clean, f"{where}; clean, share with correct"),
+                    share(worst, f"{where}; {lowest['attack']}, the lowest of {len(names)} attacks"),
+                ]
+            )
+    note = (
+        "The paper predicts from the last state but one: h(z^[8]) if the unrolled final state is the last, h(z^[7]) if "
+        "z^[8] is. PGD: the minimum over the grid, whose attacks are judged at each state anew; the interval is the "
+        "strongest attack's alone."
+    )
+    return Table("states", "The state that predicts. Accuracy (%)", (*WHO, "state", "clean", "PGD"), rows, (note,))
 
 
 def audits(results: list[Result]) -> Table:

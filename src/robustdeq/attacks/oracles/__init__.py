@@ -1,6 +1,6 @@
 """What an attacker sees; the one part of `attacks` that knows models."""
 
-from robustdeq.attacks.oracles.oracle import Direct, Oracle
+from robustdeq.attacks.oracles.oracle import Direct, Oracle, SurrogateAlone
 from robustdeq.attacks.oracles.stacked import StackedStates
 from robustdeq.attacks.oracles.states import Estimate, Exact, StateOracle, UnrolledState, WatchedStates
 
@@ -11,6 +11,7 @@ __all__ = [
     "Oracle",
     "StackedStates",
     "StateOracle",
+    "SurrogateAlone",
     "UnrolledState",
     "WatchedStates",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -103,3 +103,32 @@ class Direct(Oracle):
         """The same logits twice, from one pass."""
         logits = self.estimate(x)
         return logits, logits.detach()
+
+
+@dataclass(frozen=True, eq=False)
+class SurrogateAlone(Oracle):
+    """Another oracle's surrogate, taken for the deployed predictor."""
+
+    oracle: Oracle
+
+    @property
+    def target(self) -> Callable[[Tensor], Tensor]:
+        """The surrogate."""
+        return self.oracle.surrogate
+
+    def estimate(self, x: Tensor) -> Tensor:
+        """Its logits."""
+        return self.oracle.surrogate(x)
+
+    def estimate_and_deploy(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The same logits twice, from one pass."""
+        logits = self.estimate(x)
+        return logits, logits.detach()
+
+    def for_rows(self, places: Tensor) -> Oracle:
+        """Of what the other one shows then."""
+        return replace(self, oracle=self.oracle.for_rows(places))
+
+    def prepared(self) -> AbstractContextManager[Any]:
+        """As the other."""
+        return self.oracle.prepared()
