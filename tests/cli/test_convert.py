@@ -37,6 +37,7 @@ def test_a_saved_training_state_is_converted_with_its_configuration_file(release
     words = ["convert", str(tmp_path / "model.pth.tar"), "--out", str(tmp_path / "ours")]
     assert main([*words, "--config", str(tmp_path / "config.yaml")]) == 0
     check(tmp_path / "ours", basic)
+    assert rd.load(tmp_path / "ours").metadata == {"dataset": "cifar10", "eps": 8 / 255}
 
 
 def test_without_a_configuration_sizes_come_from_the_weights(released, tmp_path, capsys):

@@ -1,6 +1,5 @@
 """What the tests of the defences share."""
 
-import jaxtyping
 import pytest
 
 from .models import cell, images, mdeq
@@ -17,11 +16,3 @@ def victim(request):
 @pytest.fixture(params=VARIANTS)
 def variant(request):
     return request.param
-
-
-@pytest.fixture
-def as_installed():
-    """Without the tests' type checker, which would refuse a wrong choice before its own error can be seen."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)

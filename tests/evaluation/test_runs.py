@@ -233,6 +233,28 @@ def test_another_attack_of_the_same_name_is_refused(run, straight, tmp_path, sui
         run("store")
 
 
+def test_results_without_a_manifest_are_nobody_s(run, straight, tmp_path):
+    shutil.copytree(straight.folder, tmp_path / "store")
+    (tmp_path / "store" / "manifest.json").unlink()
+    with pytest.raises(OtherStoreError, match=r"holds results but no manifest\.json"):
+        run("store")
+
+
+def test_a_predictor_that_names_no_threat_faces_the_paper_s(tmp_path):
+    x, y = predictors.images(2)
+    for metadata, eps in (({}, 8 / 255), ({"eps": "4/255"}, 4 / 255)):
+        model = small_deq(2)
+        model.metadata = metadata
+        store = evaluate(model, (x, y), "quick", tmp_path / str(eps)).store
+        assert store.manifest["threat"] == {"norm": "Linf", "eps": eps}
+
+
+def test_half_precision_logits_are_scored(tmp_path):
+    x, y = predictors.images(2)
+    verdict = evaluate(lambda x: small_deq()(x).bfloat16(), (x, y), "quick", tmp_path / "store", threat=Linf(EPS))
+    assert verdict.complete
+
+
 def test_suites_share_a_store_and_provenance_may_change(run, straight, tmp_path, monkeypatch):
     shutil.copytree(straight.folder, tmp_path / "store")
     monkeypatch.setattr("robustdeq.evaluation.manifest.provenance", lambda world: {"commit": "another"})
@@ -336,7 +358,6 @@ def test_predictions_that_are_not_finite_count_as_wrong(run):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"threat": None, "predictor": lambda x: x}, "give threat=Linf"),
         ({"data": (torch.rand(3, 1, 8, 8) * 255, torch.zeros(3).long())}, "pixels must lie in"),
         ({"data": (torch.rand(3, 1, 8, 8), torch.zeros(4).long())}, "one label for each of the 3"),
         ({"limit": 0}, "limit must be at least 1"),

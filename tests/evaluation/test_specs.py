@@ -73,7 +73,7 @@ def setting(subject=None, **options):
 def test_a_user_s_suite_is_read_strictly(tmp_path):
     file = tmp_path / "mine.yaml"
     file.write_text(
-        "include: [quick]\n"
+        "include: quick\n"
         "attacks:\n"
         "  - {name: long, attack: pgd, options: {steps: 50, step_size: 0.01}, eps: 8/255}\n"
         "  - {name: i2, attack: apgd, oracle: unrolled, oracle_options: {state: 2, values: deployed}}\n"

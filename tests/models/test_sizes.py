@@ -104,3 +104,8 @@ def test_a_name_cannot_be_registered_twice():
 def test_impossible_sizes_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         rd.create_model("mdeq-nano", **options)
+
+
+def test_registering_without_a_name_is_an_error(as_installed):
+    with pytest.raises(TypeError, match="give the model a name"):
+        rd.register_model(lambda: None)

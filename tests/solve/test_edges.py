@@ -71,6 +71,8 @@ def test_a_model_runs_under_autocast():
         images = x.clone().requires_grad_()
         logits = model(images)
         trajectory = model.trajectory(x)
+        seen = rd.UnrolledState(model, state=2, steps=3)(images)
+    assert seen.isfinite().all()
     logits.float().sum().backward()
     assert images.grad.isfinite().all()
     assert trajectory.states.dtype == torch.float32

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from robustdeq.threat import L2, Linf
+from robustdeq.threat import L2, Linf, number
 
 THREATS = [Linf(0.1), L2(0.7)]
 
@@ -101,3 +101,20 @@ def test_an_image_outside_the_pixel_range_is_not_contained(threat):
     origin = torch.zeros(1, 1, 2, 2)
     assert not threat.contains(origin - 0.01, origin).any()
     assert threat.contains(origin + 0.01, origin).all()
+
+
+def test_a_radius_beyond_all_pixels_is_a_slip():
+    with pytest.raises(ValueError, match="8 of 255 is 8/255"):
+        Linf(8.0)
+    assert Linf(1.0).eps == 1
+
+
+@pytest.mark.parametrize(("written", "value"), [("8/255", 8 / 255), ("0.5", 0.5), (0.25, 0.25)])
+def test_budgets_may_be_fractions(written, value):
+    assert number(written) == value
+
+
+@pytest.mark.parametrize("written", ["8/0", "much", ""])
+def test_what_is_no_budget_is_called_by_its_name(written):
+    with pytest.raises(ValueError, match="--eps must be a number or a fraction such as 8/255"):
+        number(written, "--eps")

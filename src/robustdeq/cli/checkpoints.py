@@ -18,6 +18,7 @@ from torch import nn
 
 from robustdeq.data.cifar10 import CLASSES
 from robustdeq.models import CheckpointError, load
+from robustdeq.threat import number
 
 HELP = "a checkpoint folder, a shipped checkpoint's name, or package.module:function that returns a predictor"
 
@@ -163,7 +164,7 @@ def _describe(ckpt: str, predictor: Any) -> Checkpoint:
         name=ckpt,
         predictor=predictor,
         dataset=dataset,
-        eps=None if eps is None else float(eps),
+        eps=None if eps is None else number(eps, f"{ckpt}: eps"),
         image_shape=shape,
         classes=classes,
         held_out=metadata.get("held_out"),

@@ -14,6 +14,7 @@ from rich.console import Console
 from safetensors.torch import load_file
 
 from robustdeq.models import compat
+from robustdeq.threat import number
 
 
 def run(
@@ -24,6 +25,8 @@ def run(
     groups: int = 8,
     downsample: int = 0,
     dropout: float = 0.22,
+    data: str = "cifar10",
+    eps: str = "8/255",
 ) -> None:
     """Turn weights of the paper's released code into a robustdeq checkpoint.
 
@@ -35,6 +38,8 @@ def run(
         groups: GroupNorm groups (NUM_GROUPS), if there is no config.
         downsample: DOWNSAMPLE_TIMES, if there is no config.
         dropout: DROPOUT, if there is no config.
+        data: The data set that the weights are for, which `evaluate` and `predict` take from the checkpoint.
+        eps: The L-infinity budget they were trained for.
     """
     console = Console()
     weights, found = _read(file)
@@ -50,6 +55,7 @@ def run(
         found = compat.released_config(sizes, groups=groups, downsample=downsample, dropout=dropout)
         console.print(f"no configuration given: groups {groups}, downsample {downsample}, dropout {dropout} assumed")
     model = compat.load_released(found, weights)
+    model.metadata = {"dataset": data, "eps": number(eps, "--eps")}
     model.save_pretrained(out)
     parameters = sum(p.numel() for p in model.parameters())
     console.print(f"{out}: MDEQ with channels {model.config.channels}, {parameters:,} parameters, {model.solver}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from fractions import Fraction
 from pathlib import Path
 from typing import Literal
 
@@ -17,7 +16,7 @@ from robustdeq.cli.deploy import defence_settings, deploy
 from robustdeq.evaluation import Interrupted, evaluate
 from robustdeq.evaluation import Progress as Report
 from robustdeq.processes import launch
-from robustdeq.threat import L2, Linf, Threat
+from robustdeq.threat import L2, Linf, Threat, number
 
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
@@ -148,10 +147,7 @@ def _clock(seconds: float) -> str:
 def _threat(norm: str, eps: str | None, trained_for: float | None, ckpt: str) -> Threat:
     kind = {"Linf": Linf, "L2": L2}[norm]
     if eps is not None:
-        try:
-            return kind(float(Fraction(eps)))
-        except (ValueError, ZeroDivisionError):
-            raise ValueError(f"--eps must be a number >= 0 or a fraction such as 8/255, got {eps!r}") from None
+        return kind(number(eps, "--eps"))
     if trained_for is None or kind is L2:
         raise ValueError(f"{ckpt} does not say for which {norm} radius it is meant: give --eps, such as 8/255")
     return kind(trained_for)

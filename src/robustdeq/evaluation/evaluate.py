@@ -21,7 +21,7 @@ from robustdeq.evaluation.store import Store
 from robustdeq.evaluation.subject import Callee, Subject
 from robustdeq.evaluation.suites import make_suite
 from robustdeq.evaluation.verdict import Verdict, read_verdict
-from robustdeq.threat import Linf, Threat
+from robustdeq.threat import Linf, Threat, number
 
 
 def evaluate(
@@ -54,7 +54,8 @@ def evaluate(
         data: Images (B, C, H, W) in [0, 1] (or uint8) and labels, or the name of a data set, whose test images it is.
         suite: quick, grid, autoattack, audit, transfer, paper, settings, or a YAML file.
         out: The store's folder.
-        threat: How far images may be moved; Linf with the eps that the model's checkpoint carries if not given.
+        threat: How far images may be moved; Linf with the eps that the model's checkpoint carries if not given, with
+            the paper's 8/255 if it carries none.
         seed: Of everything random.
         batch_size: Images attacked at a time.
         shard_size: Images of an item of work: what a kill can lose.
@@ -156,12 +157,10 @@ def load_images(
 
 
 def checkpoint_threat(subject: Subject) -> Threat:
-    """Linf with the eps that the checkpoint says the model was trained for."""
+    """Linf with the eps that the checkpoint says the model was trained for, else the paper's."""
     model = subject.predictor if subject.dynamic is None else subject.dynamic.base
     eps = (getattr(model, "metadata", None) or {}).get("eps")
-    if eps is None:
-        raise ValueError("the predictor does not say for which eps it is meant: give threat=Linf(8/255) (--eps 8/255)")
-    return Linf(float(eps))
+    return Linf(8 / 255 if eps is None else number(eps, "eps of the checkpoint"))
 
 
 def scored_predictors(subject: Subject, also: Mapping[str, Callee], *, default_base: bool) -> dict[str, Subject]:

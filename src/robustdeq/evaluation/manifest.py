@@ -108,6 +108,10 @@ def join(store: Store, plan: Plan, *, rank: int, world_size: int) -> None:
     wanted = plan.as_json(world_size)
     found = store.read_manifest()
     if found is None:
+        if rank == 0 and store.shards(None):
+            raise OtherStoreError(
+                f"{store.folder} holds results but no manifest.json to say of what: give another --out, or restore it"
+            )
         merged = wanted
     else:
         lines = differences(found, wanted)

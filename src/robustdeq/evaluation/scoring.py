@@ -50,6 +50,7 @@ def score(subject: Subject, x: Tensor, *, all_states: bool) -> Scores:
 
 def measure(logits: Tensor, labels: Tensor) -> dict[str, Tensor]:
     """Per image: prediction, margin, entropy and loss; logits with a NaN predict nothing."""
+    logits = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
     known = ~logits.isnan().any(-1)
     own = logits.gather(-1, labels[:, None])[:, 0]
     others = logits.scatter(-1, labels[:, None], -torch.inf)

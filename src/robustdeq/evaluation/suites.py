@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from robustdeq.evaluation.specs import AttackSpec
 from robustdeq.evaluation.store import Store
 from robustdeq.evaluation.transfer import stored_attacks
 from robustdeq.evaluation.variants import read_also
+from robustdeq.threat import number
 
 WITHOUT_DYNAMICS = (
     "the predictor has no dynamics to look into: every gradient is the predictor's own (oracle direct), "
@@ -85,7 +85,9 @@ def read_suite(path: Path, setting: Setting) -> Suite:
     if not isinstance(content, dict):
         raise ValueError(f"{path} is not a suite: expected a mapping with 'attacks' or 'include' at the top")
     _known(path, content, ["name", "include", "attacks", "keep_images", "also"])
-    included = [make_suite(name, replace(setting, sources=())) for name in content.get("include") or []]
+    include = content.get("include") or []
+    names = [include] if isinstance(include, str) else include
+    included = [make_suite(name, replace(setting, sources=())) for name in names]
     own = [_own_attack(path, entry, setting) for entry in content.get("attacks") or []]
     specs = [spec for suite in included for spec in suite.specs] + own
     if not specs:
@@ -108,10 +110,7 @@ def _own_attack(path: Path, entry: Any, setting: Setting) -> AttackSpec:
         raise ValueError(f"{path}: an attack is a mapping with a name, got {entry!r}")
     _known(path, entry, _OWN)
     values = {**setting.ball, "oracle": "direct" if setting.subject.dynamic is None else "ready", **entry}
-    try:
-        values["eps"] = float(Fraction(str(values["eps"])))
-    except (ValueError, ZeroDivisionError):
-        raise ValueError(f"{path}: eps must be a number or a fraction such as 8/255, got {values['eps']!r}") from None
+    values["eps"] = number(values["eps"], f"{path}: eps")
     try:
         return AttackSpec(**values)
     except TypeError as error:

@@ -61,6 +61,8 @@ def register_model(name: str) -> Callable[[B], B]:
 
     Its options must be keywords with JSON values, and it should return a `DEQ` (or another `Pretrained` module).
     """
+    if not isinstance(name, str):
+        raise TypeError('give the model a name: @robustdeq.register_model("my-deq")')
 
     def register(builder: B) -> B:
         if name in _BUILDERS or name in _PRESETS:

@@ -55,7 +55,7 @@ class GradientPolicy(ABC):
 def unroll(f: Map, y: State, steps: int, damping: float) -> State:
     """`steps` times y <- (1 - damping) y + damping f(y); damping is the weight of f."""
     for _ in range(steps):
-        y = torch.lerp(y, f(y), damping)
+        y = torch.lerp(y, f(y).to(y.dtype), damping)  # f may compute in half precision, the state does not
     return y
 
 

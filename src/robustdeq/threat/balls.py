@@ -54,6 +54,11 @@ class Threat(ABC):
 class Linf(Threat):
     """Every pixel moves by at most eps."""
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.eps > 1:
+            raise ValueError(f"pixels lie in [0, 1], so eps is at most 1, got {self.eps:g}; 8 of 255 is 8/255")
+
     def into_ball(self, x: Tensor, origin: Tensor) -> Tensor:
         """Clip to [origin - eps, origin + eps]."""
         return torch.minimum(torch.maximum(x, origin - self.eps), origin + self.eps)

@@ -3,23 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from fractions import Fraction
 from typing import Any, Literal
 
-from robustdeq.threat import Linf
+from robustdeq.threat import Budget, Linf, number
 from robustdeq.training.objectives import PGDAT, TRADES, Objective, Standard
 from robustdeq.training.states import Final, RandomState, StatePolicy
-
-Budget = float | str
-"""A number, or a fraction such as 8/255."""
-
-
-def number(value: Budget) -> float:
-    """The value of a budget."""
-    try:
-        return float(Fraction(value)) if isinstance(value, str) else float(value)
-    except (ValueError, ZeroDivisionError):
-        raise ValueError(f"expected a number or a fraction such as 8/255, got {value!r}") from None
 
 
 def _at_least(low: int, section: Any, *names: str) -> None:

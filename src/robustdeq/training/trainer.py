@@ -19,7 +19,7 @@ from robustdeq.files import remove_stale, write_atomically
 from robustdeq.models import DEQ, create_model
 from robustdeq.processes import launch
 from robustdeq.provenance import provenance
-from robustdeq.threat import Linf
+from robustdeq.threat import Linf, number
 from robustdeq.training.average import update_average
 from robustdeq.training.checkpoint import (
     TrainingState,
@@ -27,7 +27,7 @@ from robustdeq.training.checkpoint import (
     load_state,
     save_state,
 )
-from robustdeq.training.config import TrainConfig, number
+from robustdeq.training.config import TrainConfig
 from robustdeq.training.draws import Draws
 from robustdeq.training.logs import Log
 from robustdeq.training.objectives import Penalty

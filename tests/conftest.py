@@ -1,0 +1,12 @@
+"""What all tests share."""
+
+import jaxtyping
+import pytest
+
+
+@pytest.fixture
+def as_installed():
+    """Without the tests' type checker, which would refuse a wrong choice before its own error can be seen."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
