@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from robustdeq.attacks import FABT, PGD, Direct, Square
-from robustdeq.threat import Linf
+from robustdeq.threat import L2, Linf
 
 from .victims import Linear, images
 
@@ -43,7 +43,7 @@ def test_a_start_is_like_the_images(start):
 @pytest.mark.parametrize("start", [torch.nan, 2.0])
 def test_a_start_has_pixels(start):
     with pytest.raises(ValueError, match="start must lie inside"):
-        PGD(Linf(4.0))(Direct(Linear()), X, Y, start=torch.full_like(X, start))
+        PGD(L2(100.0))(Direct(Linear()), X, Y, start=torch.full_like(X, start))
 
 
 @pytest.mark.parametrize("attack", [FABT(Linf(0.1)), Square(Linf(0.1))], ids=str)
