@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -35,46 +36,48 @@ def train(
 ) -> list[dict[str, Any]]:
     """Records of a whole step (inner attack, losses, backward, Adam), seconds per image."""
     return [
-        _one(name, kind, random, batch or BATCH.get(name, 32), rounds, say, compiled)
-        for name in models
-        for kind in ("pgdat", "trades")
-        for random in (False, True)
+        record for name in models for record in _one(name, batch or BATCH.get(name, 32), rounds, say, compiled=compiled)
     ]
 
 
-def _one(
-    name: str, kind: str, random: bool, batch: int, rounds: int, say: Callable[[str], None], compiled: bool
-) -> dict[str, Any]:
-    label = f"{kind}{' + random' if random else ''}{', compiled' if compiled else ''}"
-    say(f"{name}: {label}, batch {batch}")
+def _one(name: str, batch: int, rounds: int, say: Callable[[str], None], *, compiled: bool) -> list[dict[str, Any]]:
+    """All objectives of a model take turns, so that a slow phase of the machine hits them alike."""
     generator = torch.Generator().manual_seed(0)
     ours = create_model(name).train()
     other = default_layout(ours)
     x = torch.rand(batch, ours.config.in_channels, 32, 32, generator=generator)
     y = torch.randint(ours.config.num_classes, (batch,), generator=generator)
-    objective = _objective(kind, random)
     optimizers = [torch.optim.Adam(m.parameters()) for m in (ours, other)]
     draws = _Depths(seed=0, step=0)
 
-    def our_step() -> None:
-        _update(optimizers[0], objective(ours, x, y, draws).total)
+    def our_step(kind: str, random: bool) -> None:
+        say(f"{name}: {_label(kind, random)}, batch {batch}: ours")
+        _update(optimizers[0], _objective(kind, random)(ours, x, y, draws).total)
 
-    def plain_step() -> None:
+    def plain_step(kind: str, random: bool) -> None:
+        say(f"{name}: {_label(kind, random)}, batch {batch}: plain")
         _update(optimizers[1], _plain_loss(kind, random, other, x, y, draws))
 
     if compiled:
         ours.compile()
-        our_step()
-    ours_seconds, plain_seconds = best_times(rounds, our_step, plain_step)
-    return {
-        "name": label,
-        "model": name,
-        "batch": batch,
-        "ours": ours_seconds / batch,
-        "plain": plain_seconds / batch,
-        "speedup": plain_seconds / ours_seconds,
-        "samples_per_second": batch / ours_seconds,
-    }
+    rows = [(kind, random) for kind in ("pgdat", "trades") for random in (False, True)]
+    seconds = best_times(rounds, *(partial(step, *row) for row in rows for step in (our_step, plain_step)))
+    return [
+        {
+            "name": f"{_label(*row)}{', compiled' if compiled else ''}",
+            "model": name,
+            "batch": batch,
+            "ours": mine / batch,
+            "plain": theirs / batch,
+            "speedup": theirs / mine,
+            "samples_per_second": batch / mine,
+        }
+        for row, mine, theirs in zip(rows, seconds[::2], seconds[1::2], strict=True)
+    ]
+
+
+def _label(kind: str, random: bool) -> str:
+    return f"{kind} + random" if random else kind
 
 
 def _update(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
