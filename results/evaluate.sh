@@ -1,5 +1,6 @@
 #!/bin/sh
-# Every evaluation behind results/README.md, the cheapest answers first. Run it from the top of the repository:
+# The evaluations of results/README.md, the cheapest answers first; of the parts on 200 images only the audit is here yet (aware grid,
+# AutoAttack on the defence, T_f x R follow when the grids say which attacks are strongest). From the top of the repository:
 #   results/evaluate.sh data
 # where `data` holds cifar-10-batches-py. Killed or stopped, it goes on where it was; two processes share each store.
 set -eu
