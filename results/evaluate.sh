@@ -1,24 +1,35 @@
 #!/bin/sh
-# The evaluations of results/README.md, the cheapest answers first; of the parts on 200 images only the audit is here yet (aware grid,
-# AutoAttack on the defence, T_f x R follow when the grids say which attacks are strongest). From the top of the repository:
-#   results/evaluate.sh data
-# where `data` holds cifar-10-batches-py. Killed or stopped, it goes on where it was; two processes share each store.
+# The evaluations of results/README.md, the cheapest answers first. From the top of the repository:
+#   results/evaluate.sh data [model...]
+# where `data` holds cifar-10-batches-py; without models, all six. Killed or stopped, it goes on where it was; two processes share each store.
 set -eu
 data=${1:?where is the folder that holds cifar-10-batches-py?}
+shift
+[ $# -gt 0 ] || set -- trades-random trades pgdat-random pgdat resnet-trades resnet-pgdat
 export OMP_NUM_THREADS=1
 
-evaluate() {
-  torchrun --standalone --nproc_per_node 2 -m robustdeq.cli.main evaluate "$@" --data-root "$data" --batch-size 500
+evaluate() { # model, folder, further flags
+  model=$1 out=$2
+  shift 2
+  torchrun --standalone --nproc_per_node 2 -m robustdeq.cli.main evaluate "cifar10-tiny-$model" --out "runs/results/$out" \
+    --data-root "$data" --batch-size 500 "$@"
 }
 
-for name in resnet-trades resnet-pgdat; do
-  evaluate "cifar10-tiny-$name" --suite results/suites/resnet.yaml --limit 1000 --out "runs/results/$name"
+for name; do
+  case $name in
+    resnet-*) evaluate "$name" "$name" --suite results/suites/resnet.yaml --limit 1000 ;;
+    *) evaluate "$name" "$name" --suite results/suites/undefended.yaml --limit 1000 ;;
+  esac
 done
-for name in trades-random trades pgdat-random pgdat; do
-  evaluate "cifar10-tiny-$name" --suite results/suites/undefended.yaml --limit 1000 --out "runs/results/$name"
-done
-for name in trades-random trades; do
-  evaluate "cifar10-tiny-$name" --defence entropy --suite audit --limit 200 --out "runs/results/$name-audit"
+for name; do
+  case $name in
+    trades | trades-random)
+      evaluate "$name" "$name-settings" --suite "results/suites/settings-$name.yaml" --limit 200
+      evaluate "$name" "$name-aware" --suite "results/suites/aware-$name.yaml" --defence entropy --aware --limit 200
+      evaluate "$name" "$name-paper" --suite paper --defence entropy --no-keep-images --limit 200
+      evaluate "$name" "$name-audit" --suite audit --defence entropy --limit 200
+      ;;
+  esac
 done
 for store in runs/results/*/; do
   python results/condense.py "$store" "results/stores/$(basename "$store")"

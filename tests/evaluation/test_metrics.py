@@ -161,6 +161,11 @@ def test_the_strongest_oracle(store):
     assert table.select("damping", "i", "K").rows() == [(0.5, 1, 2), (1.0, 2, 1)]
 
 
+def test_the_strongest_oracles_of_the_grid_come_first(store):
+    assert metrics.strongest_oracles(store, 2) == [(1, 2, 0.5), (1, 1, 0.5)]
+    assert metrics.strongest_oracles(store, 9)[2:] == [(2, 1, 1.0)]
+
+
 def test_the_smallest_subset(store):
     # broken: {1, 4}, {0, 4}, {2}: 1 needs the first, 0 the second, 2 the third
     assert metrics.smallest_subset(store).attacks == [name for name in ATTACKS if name.startswith("pgd")]

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from robustdeq.defences import EarlyState, EntropyReduction
-from robustdeq.evaluation import evaluate, metrics, repertoire, suites
+from robustdeq.evaluation import Store, evaluate, metrics, repertoire, suites
 from robustdeq.evaluation.build import check_buildable
 from robustdeq.evaluation.named import TABLE_4
 from robustdeq.evaluation.setting import Setting
@@ -105,6 +105,42 @@ def test_a_union_run_scores_and_keeps_only_what_can_be_read_afterwards(tmp_path)
     file.write_text("{include: [quick], also: {often: {every: 1}}}")
     with pytest.raises(ValueError, match=r"own.yaml: also: --union judges the deployed predictor alone"):
         made(file, victim, union=True)
+
+
+def test_a_suite_may_leave_the_strongest_attacks_of_another_store(tmp_path, monkeypatch):
+    grid = tmp_path / "grid"
+    monkeypatch.setattr(repertoire, "UNROLLINGS", (1, 2))
+    evaluate(model(2), images(6), suite="grid", out=grid, threat=Linf(EPS))
+    chosen = metrics.strongest_oracles(Store(grid), 3)
+    file = tmp_path / "own.yaml"
+    file.write_text(f"{{include: [settings], strongest: {{of: {grid}, count: 3}}}}")
+    suite = made(file, model(2))
+    assert sorted(oracle_of(spec) for spec in suite.specs) == sorted(chosen)
+    assert settings(suite) == settings(made("settings", model(2)))
+    file.write_text(f"{{include: [quick, grid], strongest: {{of: {grid}, count: 3}}}}")
+    suite = made(file, EntropyReduction(model(2)), aware=True)
+    assert Counter(spec.group for spec in suite.specs) == {"ready": 2, "grid": 3, "grid-aware": 3}
+    assert {oracle_of(spec) for spec in suite.specs if spec.in_grid} == set(chosen)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("{include: [grid], strongest: 8}", "expected a store and a number"),
+        ("{include: [grid], strongest: {of: nowhere}}", "expected a store and a number"),
+        ("{include: [grid], strongest: {of: nowhere, count: 0}}", "at least 1"),
+        ("{include: [grid], strongest: {of: nowhere, count: 8}}", "nowhere is not a store of results"),
+        ("{include: [quick], strongest: {of: nowhere, count: 8}}", "no grid to choose from"),
+    ],
+)
+def test_what_is_wrong_with_the_strongest_is_said(tmp_path, content, words):
+    (tmp_path / "own.yaml").write_text(content)
+    with pytest.raises(ValueError, match=f"own.yaml: strongest: .*{words}"):
+        made(tmp_path / "own.yaml", model(2))
+
+
+def oracle_of(spec):
+    return tuple(spec.oracle_options[key] for key in suites.ORACLE)
 
 
 def test_the_suite_of_the_documentation_can_be_made(tmp_path):

@@ -1,12 +1,13 @@
 """Stores with outcomes that are known."""
 
+from itertools import product
+
 import numpy as np
 import polars as pl
 import torch
 
 from robustdeq.evaluation import AttackSpec, Store
 
-STATES = ("1", "2", "final")
 LARGE = {"channels": [32, 64, 128, 256]}
 NANO = {"channels": [16, 32]}
 
@@ -41,6 +42,7 @@ def make_store(
     dynamic=True,
     also=(),
     saves=(),
+    depth=2,
 ):
     """A store in which the first `wrong` images are misclassified, and an attack breaks the images `broken[name]`.
 
@@ -49,13 +51,13 @@ def make_store(
     """
     store = Store(folder)
     config = {"kind": "MDEQ", "architecture": "mdeq", "options": model}
-    at, names = ("2", STATES) if dynamic else ("final", ("final",))
+    at, names = (str(depth), (*map(str, range(1, depth + 1)), "final")) if dynamic else ("final", ("final",))
 
     def described(variant=None, every=2, steps=10):
         weights = f"{objective} {states}" + (" defended" if variant else "")
         settings = {"kind": "EntropyReduction", "every": every, "variant": variant, "descent": {"steps": steps}}
         inner = settings | {"predictor": config} if variant else config
-        whole = {"kind": "EarlyState", "state": 2, "predictor": inner} if dynamic else inner
+        whole = {"kind": "EarlyState", "state": depth, "predictor": inner} if dynamic else inner
         return {"deployed_state": at, "states": list(names), "config": whole, "weights_sha256": weights}
 
     predictors = {"deployed": described("paper"), "base": described()} if defended else {"deployed": described()}
@@ -128,6 +130,14 @@ def make_store(
         )
         store.write_attack(name, 0, frame, (place, pixels) if keep else None)
     return store
+
+
+def whole_grid(folder, **changes):
+    """The paper's 144 attacks, which break the first image."""
+    specs = {}
+    for i, k, damping in product(range(1, 9), range(1, 10), (0.5, 1.0)):
+        specs |= grid_attack(i, k, damping)
+    return make_store(folder, {name: [0] for name in specs}, specs=specs, depth=8, **changes)
 
 
 def two_attacks(folder, **changes):

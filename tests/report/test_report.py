@@ -18,7 +18,7 @@ from robustdeq.report.formats import as_latex
 from robustdeq.report.images import make_pages
 from robustdeq.report.missing import missing_experiments
 from robustdeq.report.table import Cell, Table
-from tests.report.results import LARGE, attack, grid_attack, make_store, two_attacks
+from tests.report.results import LARGE, attack, grid_attack, make_store, two_attacks, whole_grid
 
 
 @pytest.fixture(scope="module")
@@ -58,11 +58,11 @@ def test_numbers_of_the_paper_are_marked_where_they_cannot_be_compared(tmp_path)
     two_attacks(tmp_path / "ours")
     first = row(tables(tmp_path)["table-1"])
     assert (first["paper: clean"].text, first["paper: clean"].kind) == ("74.92", "apart")
-    assert first["comparable"].text == "no: model mdeq-nano, data digits, Linf eps 0.15"
+    assert first["comparable"].text == "no: model mdeq-nano, data digits, Linf eps 0.15, 2 of the 144 attacks"
     same = {"model": LARGE, "data": "cifar10", "eps": 8 / 255}
     two_attacks(tmp_path / "few" / "few", **same)
-    assert row(tables(tmp_path / "few")["table-1"])["comparable"].text == "no: 10 images"
-    two_attacks(tmp_path / "whole" / "whole", **same, declared=10_000)
+    assert row(tables(tmp_path / "few")["table-1"])["comparable"].text == "no: 10 images, 2 of the 144 attacks"
+    whole_grid(tmp_path / "whole" / "whole", **same, declared=10_000)
     first = row(tables(tmp_path / "whole")["table-1"])
     assert (first["paper: PGD"].kind, first["comparable"].text) == ("paper", "yes")
 

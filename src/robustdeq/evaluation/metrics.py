@@ -261,6 +261,13 @@ def by_oracle(store: Store, *, predictor: str = DEPLOYED, state: str | None = DE
     )
 
 
+def strongest_oracles(store: Store, count: int) -> list[tuple[int, int, float]]:
+    """The (i, K_a, lambda) whose attacks leave the least, the strongest first; the manifest's order where tied."""
+    _finished(store, grid_attacks(store))
+    oracles = by_oracle(store).sort("accuracy", maintain_order=True).select("i", "K", "damping")
+    return oracles.unique(maintain_order=True).head(count).rows()
+
+
 def strongest_by_state(store: Store, *, predictor: str = DEPLOYED) -> pl.DataFrame:
     """Table 8: per lambda and state i the strongest K_a: aware, damping, i, K, accuracy, low, high."""
     table = by_oracle(store, predictor=predictor)

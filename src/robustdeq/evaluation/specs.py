@@ -71,6 +71,11 @@ class AttackSpec:
             )
 
     @property
+    def in_grid(self) -> bool:
+        """Whether it is one of METHOD.md's intermediate-state attacks."""
+        return self.group.startswith("grid")
+
+    @property
     def blind(self) -> bool:
         """Whether it looks at the undefended model only: fixed steps by the values and gradients of a surrogate."""
         oblivious = self.oracle == "unrolled" and not self.oracle_options.get("aware", False)

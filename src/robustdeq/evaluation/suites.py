@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from robustdeq.evaluation import metrics
 from robustdeq.evaluation.labels import source_labels
 from robustdeq.evaluation.named import SUITES, Suite
 from robustdeq.evaluation.setting import Setting
@@ -27,6 +28,10 @@ DEPLOYED_ONLY = (
     "under --union images leave by what the deployed predictor does: further predictors of the suite are not scored, "
     "and images, those of survivors only, are not kept unless told"
 )
+
+
+ORACLE = ("state", "steps", "damping")
+"""i, K_a and lambda among the options of an oracle."""
 
 
 def make_suite(name: str | Path, setting: Setting) -> Suite:
@@ -74,7 +79,8 @@ def read_suite(path: Path, setting: Setting) -> Suite:
     eps may be written 8/255; eps and norm are the evaluation's own if not given, and the oracle is the ready-made one
     (direct without dynamics). `include: [grid, ...]` adds whole suites, with the further predictors that they score
     images on. `also: {mine: {every: 4, steps: 5}}` scores them on these entropy reductions around the model instead,
-    and `keep_images: true` or `false` decides whatever the included suites say. An unknown key is an error.
+    and `keep_images: true` or `false` decides whatever the included suites say. `strongest: {of: DIR, count: 8}` leaves
+    of the grid the attacks at the (i, K_a, lambda) that were strongest in another store. An unknown key is an error.
     """
     try:
         content = yaml.safe_load(path.read_text())
@@ -84,7 +90,7 @@ def read_suite(path: Path, setting: Setting) -> Suite:
         raise ValueError(f"{path} is not valid YAML: {error}") from None
     if not isinstance(content, dict):
         raise ValueError(f"{path} is not a suite: expected a mapping with 'attacks' or 'include' at the top")
-    _known(path, content, ["name", "include", "attacks", "keep_images", "also"])
+    _known(path, content, ["name", "include", "attacks", "keep_images", "also", "strongest"])
     include = content.get("include") or []
     names = [include] if isinstance(include, str) else include
     included = [make_suite(name, replace(setting, sources=())) for name in names]
@@ -92,6 +98,8 @@ def read_suite(path: Path, setting: Setting) -> Suite:
     specs = [spec for suite in included for spec in suite.specs] + own
     if not specs:
         raise ValueError(f"{path} names no attack: give 'attacks' or 'include'")
+    if "strongest" in content:
+        specs = _strongest(path, content["strongest"], specs)
     keep = bool(content.get("keep_images", any(suite.keep_images for suite in included)))
     notes = list(dict.fromkeys(note for suite in included for note in suite.notes))
     also = {name: other for suite in included for name, other in suite.also.items()}
@@ -103,6 +111,22 @@ def read_suite(path: Path, setting: Setting) -> Suite:
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
     return Suite(str(content.get("name", path.stem)), specs, notes, keep, also)
+
+
+def _strongest(path: Path, content: Any, specs: list[AttackSpec]) -> list[AttackSpec]:
+    """Of the grid, the attacks at the oracles that were strongest elsewhere; all other attacks."""
+    if not isinstance(content, dict) or set(content) != {"of", "count"}:
+        raise ValueError(f"{path}: strongest: expected a store and a number, such as {{of: runs/grid, count: 8}}")
+    count = content["count"]
+    if not isinstance(count, int) or count < 1:
+        raise ValueError(f"{path}: strongest: count is a number of attacks, at least 1 (got {count!r})")
+    if not any(spec.in_grid for spec in specs):
+        raise ValueError(f"{path}: strongest: there is no grid to choose from: add 'grid' to 'include'")
+    try:
+        chosen = metrics.strongest_oracles(Store(content["of"]), count)
+    except ValueError as error:
+        raise ValueError(f"{path}: strongest: {error}") from error
+    return [s for s in specs if not s.in_grid or tuple(map(s.oracle_options.get, ORACLE)) in chosen]
 
 
 def _own_attack(path: Path, entry: Any, setting: Setting) -> AttackSpec:

@@ -51,7 +51,7 @@ class Work:
         if self.plan.union:
             needed += self.earlier(item)
         if self.specs[item.attack].oracle == "strongest":
-            grid = {name for name, spec in self.specs.items() if spec.group.startswith("grid")}
+            grid = {name for name, spec in self.specs.items() if spec.in_grid}
             needed += [other for other in self.items if other.attack in grid]
         return needed
 

@@ -15,6 +15,8 @@ from robustdeq.evaluation.store import Store
 from robustdeq.evaluation.variants import MAIN
 from robustdeq.training.logs import read_log
 
+GRID = 144
+"""The paper's intermediate-state attacks."""
 DEPTH = 3
 """How far below a given folder stores and runs are looked for."""
 
@@ -202,6 +204,8 @@ class Result:
             reasons.append(f"{self.data['images']} images")
         if threat["norm"] != "Linf" or abs(threat["eps"] - 8 / 255) > 1e-9:
             reasons.append(f"{threat['norm']} eps {self.eps}")
+        if self.oblivious_grid and len(self.oblivious_grid) != GRID:
+            reasons.append(f"{len(self.oblivious_grid)} of the {GRID} attacks")
         return reasons
 
 
