@@ -26,7 +26,7 @@ for name; do
     trades | trades-random)
       evaluate "$name" "$name-settings" --suite "results/suites/settings-$name.yaml" --limit 200
       evaluate "$name" "$name-aware" --suite "results/suites/aware-$name.yaml" --defence entropy --aware --limit 200
-      evaluate "$name" "$name-paper" --suite paper --defence entropy --no-keep-images --limit 200
+      evaluate "$name" "$name-paper" --suite paper --defence entropy --limit 200
       evaluate "$name" "$name-audit" --suite audit --defence entropy --limit 200
       ;;
   esac

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from robustdeq.files import DiskFullError, remove_stale, write_atomically
+from robustdeq.files import DiskFullError, InUseError, held, remove_stale, write_atomically
 from robustdeq.training.checkpoint import TrainingState, load_state, save_state
 
 
@@ -62,3 +62,18 @@ def test_what_dead_processes_left_is_removed_and_what_living_ones_write_is_not(t
     assert sorted(remove_stale(tmp_path)) == sorted([stale, forgotten])
     assert living.exists()
     assert elsewhere.exists()
+
+
+def test_a_folder_is_held_by_one_process_until_it_ends_however(tmp_path):
+    program = "import sys, time; from pathlib import Path; from robustdeq.files import held\n"
+    program += "with held(Path(sys.argv[1])): print('held', flush=True); time.sleep(600)"
+    with subprocess.Popen([sys.executable, "-c", program, tmp_path], stdout=subprocess.PIPE) as other:
+        assert other.stdout.readline() == b"held\n"
+        with pytest.raises(InUseError, match=r"writing into .*choose another folder"), held(tmp_path):
+            pass
+        other.kill()
+        other.wait()
+    with held(tmp_path):
+        pass
+    with held(tmp_path):
+        pass

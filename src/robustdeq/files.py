@@ -10,7 +10,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
 DAY = 86_400.0
+LOCK = ".lock"
+NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP)
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -57,6 +64,31 @@ def saying_full(*paths: Path, size: int) -> Iterator[None]:
             f"no room for {', '.join(map(str, paths))} ({size:,} bytes; {error.strerror}): everything finished so far "
             "is stored and whole; make room and run the same command again, it goes on from there",
         ) from error
+
+
+class InUseError(RuntimeError):
+    """Another process is writing into a folder."""
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Keep other processes that ask for the same folder out; the system lets go when this process ends, however.
+
+    Where there are no such locks (Windows, some network file systems) nobody is kept out.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / LOCK, "w") as file:
+        if fcntl is not None:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise InUseError(
+                    f"another process is writing into {folder}: wait for it or stop it, or choose another folder"
+                ) from None
+            except OSError as error:
+                if error.errno not in NO_LOCKS:
+                    raise
+        yield
 
 
 def _sync_folder(folder: Path) -> None:

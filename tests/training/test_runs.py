@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import robustdeq as rd
+from robustdeq.files import InUseError, held
 from robustdeq.training.checkpoint import TrainingState, difference, load_state, save_state
 from robustdeq.training.logs import Log, read_log
 from robustdeq.training.trainer import Trainer
@@ -18,6 +19,12 @@ def train(out, changes=None, **options):
     trainer = Trainer(config(changes), out, device="cpu", **options)
     trainer.fit()
     return trainer
+
+
+def test_two_trainings_do_not_write_into_one_folder(tmp_path):
+    with held(tmp_path), pytest.raises(InUseError, match="another process is writing into"):
+        train(tmp_path)
+    assert os.listdir(tmp_path) == [".lock"]
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import math
 import signal
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -15,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from robustdeq.data import Dataset, Images, RandomCropFlip, batch_at, load_dataset, steps_per_epoch
-from robustdeq.files import remove_stale, write_atomically
+from robustdeq.files import held, remove_stale, write_atomically
 from robustdeq.models import DEQ, create_model
 from robustdeq.processes import launch
 from robustdeq.provenance import provenance
@@ -111,14 +112,15 @@ class Trainer:
 
     def fit(self) -> Path:
         """Train to the end; returns the folder of the best checkpoint."""
-        self._begin()
-        log = Log(self.out, resume_step=self.step) if self.rank == 0 else None
-        try:
-            with StopSignals() as signals:
-                self._loop(log, signals)
-        finally:
-            if log is not None:
-                log.close()
+        with held(self.out) if self.rank == 0 else nullcontext():
+            self._begin()
+            log = Log(self.out, resume_step=self.step) if self.rank == 0 else None
+            try:
+                with StopSignals() as signals:
+                    self._loop(log, signals)
+            finally:
+                if log is not None:
+                    log.close()
         return self.out / "best"
 
     def _loop(self, log: Log | None, signals: StopSignals) -> None:
