@@ -33,6 +33,21 @@ def test_bench_counts_the_multiply_adds_of_mdeq_large():
     assert sum(call.macs for call in log.calls) / 1e9 == pytest.approx(0.41, abs=0.005)
 
 
+@pytest.mark.long
+def test_bench_train_has_a_row_for_each_objective_and_its_multiply_adds(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("robustdeq.cli.benchmarks.train.STEPS", 2)
+    file = tmp_path / "bench.json"
+    assert main(["bench", "train", "--models", "mdeq-nano", "--batch", "1", "--rounds", "1", "--json", str(file)]) == 0
+    records = {r["name"]: r for r in json.loads(file.read_text())}
+    assert list(records) == ["pgdat", "pgdat + random", "trades", "trades + random"]
+    for r in records.values():
+        assert r["speedup"] == pytest.approx(r["plain"] / r["ours"])
+    # random states leave half of the solves out; TRADES' clean prediction is computed once, not at every inner step
+    assert records["trades + random"]["total_macs"] < records["trades"]["total_macs"]
+    assert records["trades"]["macs_speedup"] > 1.1 > records["pgdat"]["macs_speedup"] >= 1.0
+    assert "trades + random: in multiply-adds" in capsys.readouterr().out
+
+
 def test_bench_refuses_to_compile_what_it_does_not_compile(capsys):
     assert main(["bench", "core", "--compile"]) == 1
     assert "--compile is for bench train, not for bench core" in capsys.readouterr().err

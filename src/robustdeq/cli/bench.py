@@ -65,10 +65,10 @@ def run(
     console.print(_table(records))
     for r in records:
         if "macs_speedup" in r:
-            console.print(
-                f"{r['model']}, {r['name']}: in multiply-adds {r['macs_speedup']:.2f}x over plain, "
-                f"{r['macs_over_undefended']:.2f}x the undefended prediction"
-            )
+            words = f"{r['model']}, {r['name']}: in multiply-adds {r['macs_speedup']:.2f}x over plain"
+            if "macs_over_undefended" in r:
+                words += f", {r['macs_over_undefended']:.2f}x the undefended prediction"
+            console.print(words)
     console.print(
         f"{where['hardware']['machine']}, {where['hardware']['threads']} threads, commit {where['commit']}", style="dim"
     )

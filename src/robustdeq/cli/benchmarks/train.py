@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from robustdeq import create_model
-from robustdeq.cli.benchmarks.measure import best_times
+from robustdeq.cli.benchmarks.measure import best_times, multiply_adds
 from robustdeq.models import MDEQ
 from robustdeq.plain import default_layout
 from robustdeq.plain import training as plain
@@ -58,10 +58,12 @@ def _one(name: str, batch: int, rounds: int, say: Callable[[str], None], *, comp
         say(f"{name}: {_label(kind, random)}, batch {batch}: plain")
         _update(optimizers[1], _plain_loss(kind, random, other, x, y, draws))
 
+    rows = [(kind, random) for kind in ("pgdat", "trades") for random in (False, True)]
+    jobs = [partial(step, *row) for row in rows for step in (our_step, plain_step)]
+    macs = [multiply_adds(job) for job in jobs]
     if compiled:
         ours.compile()
-    rows = [(kind, random) for kind in ("pgdat", "trades") for random in (False, True)]
-    seconds = best_times(rounds, *(partial(step, *row) for row in rows for step in (our_step, plain_step)))
+    seconds = best_times(rounds, *jobs)
     return [
         {
             "name": f"{_label(*row)}{', compiled' if compiled else ''}",
@@ -71,8 +73,10 @@ def _one(name: str, batch: int, rounds: int, say: Callable[[str], None], *, comp
             "plain": theirs / batch,
             "speedup": theirs / mine,
             "samples_per_second": batch / mine,
+            "total_macs": macs[2 * i] / batch,
+            "macs_speedup": macs[2 * i + 1] / macs[2 * i],
         }
-        for row, mine, theirs in zip(rows, seconds[::2], seconds[1::2], strict=True)
+        for i, (row, mine, theirs) in enumerate(zip(rows, seconds[::2], seconds[1::2], strict=True))
     ]
 
 
