@@ -156,6 +156,24 @@ def test_the_page_of_images_shows_the_kept_pixels_of_the_most_broken_image(tmp_p
     assert "clean 0.20, attacked 0.70, regulated 0.50" in pictures[0].traces.alt
 
 
+def test_a_report_leaves_nothing_of_an_earlier_one_in_its_folder_and_everything_else(tmp_path):
+    out, outside = tmp_path / "out", tmp_path / "outside"
+    two_attacks(tmp_path / "results" / "a", keep=True)
+    write_report([tmp_path / "results"], out)
+    (page,) = out.glob("images-*.html")
+    (out / "mine.html").write_text("mine")
+    outside.write_text("outside")
+    with open(out / ".files", "a") as file:
+        file.write("../outside\n")
+    two_attacks(tmp_path / "other" / "b")
+    write_report([tmp_path / "other"], out)
+    assert not page.exists()
+    assert ((out / "mine.html").read_text(), outside.read_text()) == ("mine", "outside")
+    fresh = tmp_path / "fresh"
+    write_report([tmp_path / "other"], fresh)
+    assert {p.name for p in out.rglob("*")} - {"mine.html"} == {p.name for p in fresh.rglob("*")}
+
+
 def test_the_same_results_give_the_same_bytes(written, tmp_path):
     write_report([written / "a"], tmp_path)
     one, two = (sorted(p for p in folder.rglob("*") if p.is_file()) for folder in (written / "out", tmp_path))

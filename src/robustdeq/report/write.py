@@ -8,6 +8,7 @@ from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from robustdeq.files import write_atomically, write_together
 from robustdeq.report.drawing import Figure
 from robustdeq.report.figures import make_figures
 from robustdeq.report.formats import as_csv, as_latex, as_markdown
@@ -16,6 +17,9 @@ from robustdeq.report.missing import Missing, missing_experiments
 from robustdeq.report.sources import Sources, find_sources
 from robustdeq.report.table import Table
 from robustdeq.report.tables import make_tables
+
+LIST = ".files"
+"""What a report consists of, so that the next one into the same folder leaves nothing of it."""
 
 
 @dataclass(frozen=True)
@@ -39,12 +43,14 @@ class Report:
         return next(table for table in self.tables if table.name == name)
 
     def write(self, out: str | Path) -> Path:
-        """Into a folder; its index.html."""
-        for name, text in self._files().items():
-            path = Path(out) / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8", newline="\n")
-        return Path(out) / "index.html"
+        """Into a folder, in the place of an earlier report's files; its index.html."""
+        folder, files = Path(out), self._files()
+        earlier = _listed(folder)
+        write_together({folder / name: text.encode() for name, text in files.items()})
+        for name in earlier - set(files):
+            (folder / name).unlink(missing_ok=True)
+        write_atomically(folder / LIST, "".join(f"{name}\n" for name in sorted(files)).encode())
+        return folder / "index.html"
 
     def _files(self) -> dict[str, str]:
         environment = Environment(
@@ -73,6 +79,15 @@ class Report:
             parts.append("## Notes\n\n" + "\n".join(f"- {label}: {note}" for label, note in self.notes) + "\n")
         parts.append("## Missing\n\n" + "\n".join(f"- {m.item}: {m.what}. `{m.command}`" for m in self.missing) + "\n")
         return "\n".join(parts)
+
+
+def _listed(folder: Path) -> set[str]:
+    """The files of an earlier report, those inside its folder."""
+    try:
+        names = (folder / LIST).read_text().splitlines()
+    except FileNotFoundError:
+        return set()
+    return {name for name in names if (folder / name).resolve().is_relative_to(folder.resolve())}
 
 
 def make_report(folders: Sequence[str | Path]) -> Report:
