@@ -1,0 +1,58 @@
+"""The checkpoints that come with robustdeq."""
+
+import json
+from importlib import resources
+from pathlib import Path
+
+import pytest
+import torch
+
+import robustdeq as rd
+from robustdeq.cli.main import main
+from robustdeq.data import load_dataset
+from robustdeq.models import DEQ
+from robustdeq.recipes import list_recipes
+from tests.data.official import REAL, needs_cifar10
+
+FOLDER = Path(str(resources.files("robustdeq") / "checkpoints"))
+NAMES = sorted(p.name for p in FOLDER.iterdir())
+
+
+def test_they_are_named_after_their_recipes():
+    assert NAMES
+    assert set(NAMES) <= set(list_recipes())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_they_load_by_name_and_say_what_they_were_trained_for(name):
+    model = rd.load(name)
+    assert (model.metadata["dataset"], model.metadata["eps"]) == ("cifar10", 8 / 255)
+    assert name.startswith("cifar10-tiny-resnet") or isinstance(model, DEQ)
+    assert model.metadata["objective"] in name
+    assert (model.metadata.get("states") == "random") == name.endswith("random")
+    logits = model(torch.rand(2, 3, 32, 32, generator=torch.Generator().manual_seed(0)))
+    assert logits.shape == (2, 10)
+    assert bool(logits.isfinite().all())
+
+
+@needs_cifar10
+@pytest.mark.parametrize("name", NAMES)
+def test_they_know_the_real_images(name):
+    test = load_dataset("cifar10", REAL).test
+    x, y = test.pixels[:200].float() / 255, test.labels[:200]
+    with torch.no_grad():
+        right = (rd.load(name)(x).argmax(1) == y).float().mean()
+    assert right > 0.4  # by chance 0.1
+
+
+@pytest.mark.parametrize("defence", ["none", "entropy"])
+def test_one_predicts_real_photographs(defence, capsys):
+    photos = resources.files("sklearn.datasets") / "images"
+    files = [str(photos / name) for name in ("china.jpg", "flower.jpg")]
+    assert main(["predict", "cifar10-tiny-trades-random", *files, "--defence", defence, "--json"]) == 0
+    answers = json.loads(capsys.readouterr().out)
+    classes = rd.load("cifar10-tiny-trades-random").metadata["classes"]
+    for answer in answers:
+        assert answer["class"] in classes
+        assert 0.1 < answer["confidence"] <= 1
+        assert "resized from 427x427 to 32x32" in "; ".join(answer["notes"])
