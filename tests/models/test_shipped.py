@@ -2,7 +2,6 @@
 
 import json
 from importlib import resources
-from pathlib import Path
 
 import pytest
 import torch
@@ -11,11 +10,11 @@ import robustdeq as rd
 from robustdeq.cli.main import main
 from robustdeq.data import load_dataset
 from robustdeq.models import DEQ
+from robustdeq.models.pretrained import shipped
 from robustdeq.recipes import list_recipes
 from tests.data.official import REAL, needs_cifar10
 
-FOLDER = Path(str(resources.files("robustdeq") / "checkpoints"))
-NAMES = sorted(p.name for p in FOLDER.iterdir())
+NAMES = list(shipped())
 
 
 def test_they_are_named_after_their_recipes():

@@ -10,7 +10,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from torch import nn
 
 from robustdeq.data.cifar10 import CLASSES
 from robustdeq.models import CheckpointError, load
+from robustdeq.models.pretrained import shipped
 from robustdeq.threat import number
 
 HELP = "a checkpoint folder, a shipped checkpoint's name, or package.module:function that returns a predictor"
@@ -84,20 +84,15 @@ def defence_budget(eps: float | None) -> dict[str, Any]:
     return {} if eps is None else {"radius": eps, "step_size": eps / 4}
 
 
-def shipped() -> list[str]:
-    """Names of the checkpoints that come with robustdeq."""
-    folder = Path(str(resources.files("robustdeq") / "checkpoints"))
-    return sorted(p.name for p in folder.iterdir() if (p / "config.json").is_file()) if folder.is_dir() else []
-
-
 def _load(ckpt: str) -> Any:
     folder = Path(ckpt)
     if folder.is_dir() and not (folder / "config.json").exists():
         inside = [name for name in ("best", "last") if (folder / name / "config.json").is_file()]
         if inside:
             raise CheckpointError(f"{ckpt} is the folder of a training run; did you mean {folder / inside[0]}?")
-    if not folder.exists():
-        close = difflib.get_close_matches(ckpt, [*shipped(), *_neighbours(folder)], n=3)
+    known = shipped()
+    if not folder.exists() and ckpt not in known:
+        close = difflib.get_close_matches(ckpt, [*known, *_neighbours(folder)], n=3)
         if close:
             raise CheckpointError(f"no checkpoint {ckpt}; did you mean {' or '.join(close)}?")
     return load(ckpt)

@@ -126,14 +126,19 @@ def load(path: str | Path, *, device: torch.device | str | None = None, dtype: t
     return model.to(device=device, dtype=dtype).eval()
 
 
+def shipped() -> dict[str, Path]:
+    """The checkpoints that come with robustdeq, by name."""
+    folder = Path(str(resources.files("robustdeq") / "checkpoints"))
+    return {p.name: p for p in sorted(folder.iterdir()) if (p / CONFIG).is_file()} if folder.is_dir() else {}
+
+
 def _find(path: str | Path) -> Path:
     folder = Path(path)
     if folder.is_dir():
         return folder
-    shipped = Path(str(resources.files("robustdeq") / "checkpoints"))
-    names = sorted(p.name for p in shipped.iterdir() if p.is_dir()) if shipped.is_dir() else []
+    names = shipped()
     if str(path) in names:
-        return shipped / str(path)
+        return names[str(path)]
     if folder.exists():
         raise CheckpointError(f"{path} is a file; a checkpoint is the folder that holds {CONFIG} and {WEIGHTS}")
     known = f" (shipped checkpoints: {', '.join(names)})" if names else ""
