@@ -5,6 +5,7 @@ import json
 import pytest
 
 from robustdeq.cli.main import main
+from robustdeq.models.pretrained import shipped
 from robustdeq.recipes import list_recipes, load_recipe
 
 QUICK = [
@@ -33,6 +34,7 @@ def test_recipes_lists_every_recipe_with_its_cost(capsys, monkeypatch):
     for name in list_recipes():
         (line,) = [line for line in lines if line.split()[:1] == [name]]
         assert load_recipe(name).description in line
+        assert (line.split()[1] == "shipped") == (name in shipped())
 
 
 def test_train_writes_a_run_and_says_where(tmp_path, capsys):

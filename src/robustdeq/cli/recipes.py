@@ -6,13 +6,17 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from robustdeq.models.pretrained import shipped
 from robustdeq.recipes import list_recipes, load_recipe
 
 
 def run() -> None:
-    """List the shipped training recipes, with their cost."""
-    table = Table("recipe", "what it is, and its cost", box=box.SIMPLE)
+    """List the shipped training recipes, with their cost, and which of them have been trained already."""
+    table = Table("recipe", "weights", "what it is, and its cost", box=box.SIMPLE)
+    trained = shipped()
     for name in list_recipes():
-        table.add_row(name, load_recipe(name).description)
+        table.add_row(name, "shipped" if name in trained else "", load_recipe(name).description)
     Console().print(table)
     Console().print("robustdeq train --recipe NAME --out DIR [--data-root DIR]")
+    if trained:
+        Console().print(f"Shipped weights go by the recipe's name: robustdeq predict {next(iter(trained))} IMAGE")
