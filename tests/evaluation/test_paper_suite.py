@@ -11,8 +11,9 @@ from robustdeq.evaluation import Store, evaluate, metrics, repertoire, suites
 from robustdeq.evaluation.build import check_buildable
 from robustdeq.evaluation.named import TABLE_4
 from robustdeq.evaluation.setting import Setting
-from robustdeq.evaluation.subject import Subject
+from robustdeq.evaluation.subject import Subject, describe
 from robustdeq.evaluation.suites import make_suite
+from robustdeq.evaluation.variants import variant_words
 from robustdeq.threat import Linf
 from tests.evaluation.predictors import EPS, images, small_deq
 
@@ -195,3 +196,12 @@ def test_table_5_in_one_store_is_that_of_a_store_for_each_setting(tmp_path, monk
 def predictions(store, predictor):
     rows = store.rows().filter(pl.col("predictor") == predictor).sort("attack", "image", "state")
     return rows.select("attack", "image", "state", "prediction").collect().rows()
+
+
+def test_what_differs_from_a_variant_is_said():
+    def words(**settings):
+        return variant_words(describe(EntropyReduction(model(), **settings)))
+
+    assert (words(), words(variant="released")) == ("paper", "released")
+    assert words(direction="sign", resolve=False) == "paper with direction sign, resolve false"
+    assert words(variant="released", direction="sign") == "released"

@@ -41,8 +41,8 @@ def test_defences_beside_an_undefended_model_are_rows_that_say_oblivious_and_hav
     rows = records(undefended, "table-1")
     assert [(r["store"], r["method"]) for r in rows] == [
         ("s", "+ Sec. 3.3"),
-        ("s (entropy-paper, oblivious)", "+ Sec. 3.2 & 3.3, paper's variant, attacked obliviously"),
-        ("s (entropy-released, oblivious)", "+ Sec. 3.2 & 3.3, released variant, attacked obliviously"),
+        ("s (entropy-paper, oblivious)", "+ Sec. 3.2 & 3.3, variant paper, attacked obliviously"),
+        ("s (entropy-released, oblivious)", "+ Sec. 3.2 & 3.3, variant released, attacked obliviously"),
     ]
     # undefended the attacks break 1-3, 2-5, 1, 2-6 and 7 beside image 0; the defences save 2 and 5
     shown = [[r[key] for key in ("clean", "PGD", "AA", "PGD, AA", "union")] for r in rows]

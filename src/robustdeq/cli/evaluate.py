@@ -33,6 +33,7 @@ def run(
     norm: Literal["Linf", "L2"] = "Linf",
     defence: Literal["none", "entropy"] = "none",
     defence_variant: Literal["paper", "released"] | None = None,
+    defence_direction: Literal["gradient", "sign"] | None = None,
     defence_every: int | None = None,
     defence_steps: int | None = None,
     state: str | None = None,
@@ -59,6 +60,7 @@ def run(
         norm: Linf or L2.
         defence: Input entropy reduction around the model, or none.
         defence_variant: The paper's algorithm (if not given) or the released code's.
+        defence_direction: Along what the image moves; the variant's own if not given.
         defence_every: T_f, solver steps between interventions; 2 if not given.
         defence_steps: R, inner iterations of an intervention; 10 if not given.
         state: The state that predicts, 1..N or final; 8 if not given, the solver's last if it has fewer.
@@ -73,7 +75,12 @@ def run(
         device: auto, cpu, cuda, mps.
     """
     seconds = None if budget is None else duration(budget)
-    given = {"variant": defence_variant, "every": defence_every, "steps": defence_steps}
+    given = {
+        "variant": defence_variant,
+        "direction": defence_direction,
+        "every": defence_every,
+        "steps": defence_steps,
+    }
     settings = defence_settings(defence, {name: value for name, value in given.items() if value is not None})
     checkpoint = resolve(ckpt)
     if settings is not None:

@@ -50,6 +50,14 @@ VERBS = {
                 {"type": Literal["paper", "released"], "help": "whose algorithm; paper if not given"},
             ),
             (
+                "defence_direction",
+                "--defence.direction",
+                {
+                    "type": Literal["gradient", "sign"],
+                    "help": "what the image moves along; if not given the gradient (paper), its sign (released)",
+                },
+            ),
+            (
                 "defence_every",
                 "--defence.every",
                 {"type": int, "help": "T_f, solver steps between interventions; 2 if not given"},

@@ -14,6 +14,7 @@ from robustdeq.evaluation.cover import smallest_cover
 from robustdeq.evaluation.specs import NORMS, counts
 from robustdeq.evaluation.statistics import Difference, Share, bootstrap_difference, bootstrap_minimum, wilson
 from robustdeq.evaluation.store import Store
+from robustdeq.evaluation.variants import variant_words
 from robustdeq.threat import Threat
 
 DEPLOYED = "deployed"
@@ -295,7 +296,9 @@ def by_setting(store: Store) -> pl.DataFrame:
         if settings is not None:
             found = paper_minimum(store, names, predictor=predictor)
             share = (found.value, found.low, found.high, found.images)
-            records.append((predictor, settings["variant"], settings["every"], settings["descent"]["steps"], *share))
+            records.append(
+                (predictor, variant_words(settings), settings["every"], settings["descent"]["steps"], *share)
+            )
     columns = ["predictor", "variant", "every", "steps", *SHARE_COLUMNS]
     return pl.DataFrame(records, schema=columns, orient="row")
 

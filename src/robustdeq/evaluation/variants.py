@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from robustdeq.defences import EarlyState, EntropyReduction
+from robustdeq.defences.switches import VARIANTS
 from robustdeq.evaluation.subject import Callee, Subject
 
 TABLE_5 = tuple((every, steps) for every in (1, 2, 4, 8) for steps in (1, 5, 10, 20))
@@ -43,6 +45,18 @@ def table_5_settings(subject: Subject) -> dict[str, Callee]:
         f"entropy-paper-T{every}-R{steps}": entropy_reduced(subject, variant="paper", every=every, steps=steps)
         for every, steps in wanted
     }
+
+
+def changed_switches(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Of an entropy reduction in a manifest, the switches that its variant has otherwise."""
+    usual = asdict(VARIANTS[config["variant"]])
+    return {name: value for name, value in config.get("switches", {}).items() if value != usual.get(name)}
+
+
+def variant_words(config: Mapping[str, Any]) -> str:
+    """Its variant, and what differs from it: "paper", or "paper with direction sign"."""
+    changed = ", ".join(f"{name} {str(value).lower()}" for name, value in changed_switches(config).items())
+    return f"{config['variant']} with {changed}" if changed else str(config["variant"])
 
 
 def read_also(content: Any, subject: Subject) -> dict[str, Callee]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from robustdeq.evaluation.variants import MAIN
+from robustdeq.evaluation.variants import MAIN, changed_switches
 from robustdeq.report import paper
 from robustdeq.report.sources import Result, Sources, t_f_and_r
 
@@ -97,9 +97,9 @@ def _again(r: Result) -> str:
         return _evaluate(r)
     flags = {"every": entropy["every"], "steps": entropy["descent"]["steps"], "variant": entropy["variant"]}
     usual = {"every": MAIN[0], "steps": MAIN[1], "variant": "paper"}
-    return " ".join(
-        [_evaluate(r), "--defence entropy", *(f"--defence.{k} {v}" for k, v in flags.items() if v != usual[k])]
-    )
+    given = {k: v for k, v in flags.items() if v != usual[k]}
+    given |= {k: v for k, v in changed_switches(entropy).items() if k == "direction"}
+    return " ".join([_evaluate(r), "--defence entropy", *(f"--defence.{k} {v}" for k, v in given.items())])
 
 
 def _attacks(r: Result) -> list[Missing]:

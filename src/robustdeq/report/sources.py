@@ -12,7 +12,7 @@ from typing import Any
 from robustdeq.evaluation import metrics
 from robustdeq.evaluation.snapshot import Snapshot
 from robustdeq.evaluation.store import Store
-from robustdeq.evaluation.variants import MAIN
+from robustdeq.evaluation.variants import MAIN, variant_words
 from robustdeq.training.logs import read_log
 
 GRID = 144
@@ -158,8 +158,7 @@ class Result:
         """The method, and of a defence that was not attacked itself that it was not."""
         if self.entropy is None or not self.oblivious:
             return self.method
-        variant = "paper's variant" if self.entropy["variant"] == "paper" else f"{self.entropy['variant']} variant"
-        return f"{self.method}, {variant}, attacked obliviously"
+        return f"{self.method}, variant {variant_words(self.entropy)}, attacked obliviously"
 
     @property
     def eps(self) -> str:
