@@ -1,5 +1,5 @@
 #!/bin/sh
-# The evaluations of results/README.md, the cheapest answers first. From the top of the repository:
+# The evaluations of results/README.md. From the top of the repository:
 #   results/evaluate.sh data [model...]
 # where `data` holds cifar-10-batches-py; without models, all six. Killed or stopped, it goes on where it was; two processes share each store.
 set -eu
@@ -24,6 +24,7 @@ done
 for name; do
   case $name in
     trades | trades-random)
+      evaluate "$name" "$name-variants" --suite "results/suites/variants-$name.yaml" --limit 200
       evaluate "$name" "$name-settings" --suite "results/suites/settings-$name.yaml" --limit 200
       evaluate "$name" "$name-aware" --suite "results/suites/aware-$name.yaml" --defence entropy --aware --limit 200
       evaluate "$name" "$name-paper" --suite paper --defence entropy --limit 200

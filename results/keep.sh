@@ -1,5 +1,5 @@
 #!/bin/sh
-# Puts what finished trainings left into the repository: weights into the package, the curve and its configuration here.
+# Puts what finished trainings left into the repository: weights into the package, the curve and its configuration here. From its top:
 #   results/keep.sh trades-random trades ...
 set -eu
 for name; do

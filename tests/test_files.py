@@ -5,6 +5,7 @@ import os
 import socket
 import subprocess
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
@@ -62,6 +63,16 @@ def test_what_dead_processes_left_is_removed_and_what_living_ones_write_is_not(t
     assert sorted(remove_stale(tmp_path)) == sorted([stale, forgotten])
     assert living.exists()
     assert elsewhere.exists()
+
+
+@pytest.mark.parametrize("code", [errno.ENOLCK, errno.ENOSYS, errno.EIO])
+def test_where_there_are_no_locks_nobody_is_kept_out(tmp_path, monkeypatch, code):
+    def none(*_):
+        raise OSError(code, "no locks")
+
+    monkeypatch.setattr("robustdeq.files.fcntl.flock", none)
+    with pytest.raises(OSError, match="no locks") if code == errno.EIO else nullcontext(), held(tmp_path):
+        pass
 
 
 def test_a_folder_is_held_by_one_process_until_it_ends_however(tmp_path):

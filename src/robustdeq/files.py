@@ -17,7 +17,7 @@ except ImportError:  # Windows
 
 DAY = 86_400.0
 LOCK = ".lock"
-NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP)
+NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
 

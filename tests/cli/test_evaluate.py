@@ -45,12 +45,15 @@ def test_a_checkpoint_carries_data_and_eps_and_the_flags_reach_the_defence(tmp_p
     model.metadata = {"dataset": "digits", "eps": 0.1}
     model.save_pretrained(tmp_path / "model")
     words = ["--defence=entropy", "--defence.variant=released", "--defence.every=4", "--defence.steps=1", "--state=2"]
-    words.append("--defence.direction=gradient")
+    words += ["--defence.direction=gradient", "--defence.resolve=true", "--defence.history=restarted"]
+    words += ["--defence.handed_on=iterate", "--defence.final_input=purified"]
     assert run(f"--out={tmp_path / 'out'}", "--limit=2", *words, ckpt=str(tmp_path / "model")) == 0
     config = manifest(tmp_path / "out")["model"]["config"]
     assert (config["kind"], config["state"]) == ("EarlyState", 2)
     defence = config["predictor"]
     assert (defence["kind"], defence["variant"], defence["every"]) == ("EntropyReduction", "released", 4)
+    switches = {"history": "restarted", "handed_on": "iterate", "final_input": "purified"}
+    assert defence["switches"] == {"direction": "gradient", "resolve": True, **switches}
     descent = defence["descent"]
     assert (descent["steps"], descent["radius"], descent["direction"]) == (1, 0.1, "gradient")
     assert list(manifest(tmp_path / "out")["predictors"]) == ["deployed", "base"]

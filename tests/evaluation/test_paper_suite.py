@@ -118,6 +118,12 @@ def test_a_suite_may_leave_the_strongest_attacks_of_another_store(tmp_path, monk
     suite = made(file, model(2))
     assert sorted(oracle_of(spec) for spec in suite.specs) == sorted(chosen)
     assert settings(suite) == settings(made("settings", model(2)))
+    assert suite.notes == [
+        f"of the grid only the 3 (i, K_a, lambda) that were strongest on what is deployed in {grid}: of any other "
+        "predictor their minimum is an upper bound"
+    ]
+    with pytest.raises(ValueError, match=r"strongest: .*grid has \(i, K_a, lambda\) that this grid has not"):
+        made(file, model(1))
     file.write_text(f"{{include: [quick, grid], strongest: {{of: {grid}, count: 3}}}}")
     suite = made(file, EntropyReduction(model(2)), aware=True)
     assert Counter(spec.group for spec in suite.specs) == {"ready": 2, "grid": 3, "grid-aware": 3}
@@ -129,6 +135,8 @@ def test_a_suite_may_leave_the_strongest_attacks_of_another_store(tmp_path, monk
     [
         ("{include: [grid], strongest: 8}", "expected a store and a number"),
         ("{include: [grid], strongest: {of: nowhere}}", "expected a store and a number"),
+        ("{include: [grid], strongest: {of: 5, count: 8}}", "expected a store and a number"),
+        ("{include: [grid], strongest: {of: nowhere, count: yes}}", "at least 1"),
         ("{include: [grid], strongest: {of: nowhere, count: 0}}", "at least 1"),
         ("{include: [grid], strongest: {of: nowhere, count: 8}}", "nowhere is not a store of results"),
         ("{include: [quick], strongest: {of: nowhere, count: 8}}", "no grid to choose from"),
@@ -141,7 +149,7 @@ def test_what_is_wrong_with_the_strongest_is_said(tmp_path, content, words):
 
 
 def oracle_of(spec):
-    return tuple(spec.oracle_options[key] for key in suites.ORACLE)
+    return tuple(spec.oracle_options[key] for key in ("state", "steps", "damping"))
 
 
 def test_the_suite_of_the_documentation_can_be_made(tmp_path):
@@ -205,3 +213,17 @@ def test_what_differs_from_a_variant_is_said():
     assert (words(), words(variant="released")) == ("paper", "released")
     assert words(direction="sign", resolve=False) == "paper with direction sign, resolve false"
     assert words(variant="released", direction="sign") == "released"
+
+
+RESULTS = sorted((Path(__file__).parents[2] / "results/suites").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("file", RESULTS, ids=[file.stem for file in RESULTS])
+def test_the_suites_of_the_results_can_be_made(file, monkeypatch):
+    monkeypatch.setattr(metrics, "strongest_oracles", lambda store, count: [(1, k, 0.5) for k in range(1, count + 1)])
+    resnet, aware = file.stem == "resnet", file.stem.startswith("aware")
+    victim = EntropyReduction(model()) if aware else model()
+    suite = made(file, (lambda x: x) if resnet else victim, aware=aware)
+    check_buildable(suite.specs, Subject(victim), seed=0, classes=10)
+    chosen = {"aware": 16, "settings": 8, "variants": 8, "undefended": 144, "resnet": 0}[file.stem.partition("-")[0]]
+    assert sum(spec.in_grid for spec in suite.specs) == chosen

@@ -51,7 +51,8 @@ def test_one_predicts_real_photographs(defence, capsys):
     assert main(["predict", "cifar10-tiny-trades-random", *files, "--defence", defence, "--json"]) == 0
     answers = json.loads(capsys.readouterr().out)
     classes = rd.load("cifar10-tiny-trades-random").metadata["classes"]
+    assert [answer["file"] for answer in answers] == files
     for answer in answers:
-        assert answer["class"] in classes
-        assert 0.1 < answer["confidence"] <= 1
+        assert answer["class"] == classes[answer["label"]]
+        assert (answer["defence"], answer["state"]) == (defence, 8)
         assert "resized from 427x427 to 32x32" in "; ".join(answer["notes"])

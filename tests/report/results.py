@@ -43,6 +43,7 @@ def make_store(
     also=(),
     saves=(),
     depth=2,
+    switches=(),
 ):
     """A store in which the first `wrong` images are misclassified, and an attack breaks the images `broken[name]`.
 
@@ -53,14 +54,16 @@ def make_store(
     config = {"kind": "MDEQ", "architecture": "mdeq", "options": model}
     at, names = (str(depth), (*map(str, range(1, depth + 1)), "final")) if dynamic else ("final", ("final",))
 
-    def described(variant=None, every=2, steps=10):
+    def described(variant=None, every=2, steps=10, **switches):
         weights = f"{objective} {states}" + (" defended" if variant else "")
         settings = {"kind": "EntropyReduction", "every": every, "variant": variant, "descent": {"steps": steps}}
+        settings |= {"switches": switches} if switches else {}
         inner = settings | {"predictor": config} if variant else config
         whole = {"kind": "EarlyState", "state": depth, "predictor": inner} if dynamic else inner
         return {"deployed_state": at, "states": list(names), "config": whole, "weights_sha256": weights}
 
-    predictors = {"deployed": described("paper"), "base": described()} if defended else {"deployed": described()}
+    deployed = described("paper", **dict(switches)) if defended else described()
+    predictors = {"deployed": deployed, "base": described()} if defended else {"deployed": deployed}
     predictors |= {name: described(*settings) for name, *settings in also}
     defences = [p for p, d in predictors.items() if "defended" in d["weights_sha256"]]
     store.write_manifest(

@@ -156,6 +156,16 @@ def test_the_page_of_images_shows_the_kept_pixels_of_the_most_broken_image(tmp_p
     assert "clean 0.20, attacked 0.70, regulated 0.50" in pictures[0].traces.alt
 
 
+def test_a_defence_that_differs_from_the_paper_s_says_so_and_how_to_run_it_again(tmp_path):
+    same = {"model": LARGE, "data": "cifar10", "eps": 8 / 255, "declared": 10_000, "defended": True}
+    two_attacks(tmp_path / "s", **same, switches={"direction": "sign", "resolve": False})
+    defended = row(tables(tmp_path)["table-1"], 1)  # under its base
+    assert defended["method"].text == "+ Sec. 3.2, variant paper with direction sign, resolve false"
+    assert "variant paper with direction sign, resolve false" in defended["comparable"].text
+    (command,) = {m.command for m in missing_experiments(find_sources([tmp_path])) if m.what == "s: AutoAttack"}
+    assert "--defence entropy --defence.direction sign --defence.resolve false --suite" in command
+
+
 def test_a_report_leaves_nothing_of_an_earlier_one_in_its_folder_and_everything_else(tmp_path):
     out, outside = tmp_path / "out", tmp_path / "outside"
     two_attacks(tmp_path / "results" / "a", keep=True)
@@ -163,7 +173,7 @@ def test_a_report_leaves_nothing_of_an_earlier_one_in_its_folder_and_everything_
     (page,) = out.glob("images-*.html")
     (out / "mine.html").write_text("mine")
     outside.write_text("outside")
-    with open(out / ".files", "a") as file:
+    with open(out / ".robustdeq-report", "a") as file:
         file.write("../outside\n")
     two_attacks(tmp_path / "other" / "b")
     write_report([tmp_path / "other"], out)

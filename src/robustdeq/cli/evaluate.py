@@ -34,6 +34,10 @@ def run(
     defence: Literal["none", "entropy"] = "none",
     defence_variant: Literal["paper", "released"] | None = None,
     defence_direction: Literal["gradient", "sign"] | None = None,
+    defence_resolve: bool | None = None,
+    defence_history: Literal["kept", "restarted"] | None = None,
+    defence_handed_on: Literal["iterate", "lowest"] | None = None,
+    defence_final_input: Literal["purified", "received"] | None = None,
     defence_every: int | None = None,
     defence_steps: int | None = None,
     state: str | None = None,
@@ -60,7 +64,11 @@ def run(
         norm: Linf or L2.
         defence: Input entropy reduction around the model, or none.
         defence_variant: The paper's algorithm (if not given) or the released code's.
-        defence_direction: Along what the image moves; the variant's own if not given.
+        defence_direction: Along what the image moves; this and the next as the variant has them if not given.
+        defence_resolve: Whether the state is solved again with the moved image.
+        defence_history: What becomes of the solver's factors at an intervention.
+        defence_handed_on: The state that a segment hands on.
+        defence_final_input: The image that the final state is unrolled with.
         defence_every: T_f, solver steps between interventions; 2 if not given.
         defence_steps: R, inner iterations of an intervention; 10 if not given.
         state: The state that predicts, 1..N or final; 8 if not given, the solver's last if it has fewer.
@@ -78,6 +86,10 @@ def run(
     given = {
         "variant": defence_variant,
         "direction": defence_direction,
+        "resolve": defence_resolve,
+        "history": defence_history,
+        "handed_on": defence_handed_on,
+        "final_input": defence_final_input,
         "every": defence_every,
         "steps": defence_steps,
     }

@@ -49,13 +49,19 @@ VERBS = {
                 "--defence.variant",
                 {"type": Literal["paper", "released"], "help": "whose algorithm; paper if not given"},
             ),
-            (
-                "defence_direction",
-                "--defence.direction",
-                {
-                    "type": Literal["gradient", "sign"],
-                    "help": "what the image moves along; if not given the gradient (paper), its sign (released)",
-                },
+            *(
+                (
+                    f"defence_{name}",
+                    f"--defence.{name}",
+                    {"type": kind, "help": f"{what}; as the variant if not given"},
+                )
+                for name, kind, what in (
+                    ("direction", Literal["gradient", "sign"], "along what the image moves"),
+                    ("resolve", bool, "solve the state again with the moved image"),
+                    ("history", Literal["kept", "restarted"], "the solver's factors at an intervention"),
+                    ("handed_on", Literal["iterate", "lowest"], "the state that a segment hands on"),
+                    ("final_input", Literal["purified", "received"], "the image that the final state is unrolled with"),
+                )
             ),
             (
                 "defence_every",

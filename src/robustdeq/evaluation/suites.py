@@ -30,10 +30,6 @@ DEPLOYED_ONLY = (
 )
 
 
-ORACLE = ("state", "steps", "damping")
-"""i, K_a and lambda among the options of an oracle."""
-
-
 def make_suite(name: str | Path, setting: Setting) -> Suite:
     """A named suite, or a user's own from a YAML file, for this predictor and threat."""
     builder = SUITES.get(str(name))
@@ -98,10 +94,11 @@ def read_suite(path: Path, setting: Setting) -> Suite:
     specs = [spec for suite in included for spec in suite.specs] + own
     if not specs:
         raise ValueError(f"{path} names no attack: give 'attacks' or 'include'")
-    if "strongest" in content:
-        specs = _strongest(path, content["strongest"], specs)
     keep = bool(content.get("keep_images", any(suite.keep_images for suite in included)))
     notes = list(dict.fromkeys(note for suite in included for note in suite.notes))
+    if "strongest" in content:
+        specs, note = _strongest(path, content["strongest"], specs)
+        notes.append(note)
     also = {name: other for suite in included for name, other in suite.also.items()}
     if "also" in content:
         if content["also"] and setting.union:
@@ -113,20 +110,35 @@ def read_suite(path: Path, setting: Setting) -> Suite:
     return Suite(str(content.get("name", path.stem)), specs, notes, keep, also)
 
 
-def _strongest(path: Path, content: Any, specs: list[AttackSpec]) -> list[AttackSpec]:
-    """Of the grid, the attacks at the oracles that were strongest elsewhere; all other attacks."""
-    if not isinstance(content, dict) or set(content) != {"of", "count"}:
+def _strongest(path: Path, content: Any, specs: list[AttackSpec]) -> tuple[list[AttackSpec], str]:
+    """Of the grid the attacks at the oracles that were strongest elsewhere, with all other attacks; and a note."""
+    if not isinstance(content, dict) or set(content) != {"of", "count"} or not isinstance(content["of"], str):
         raise ValueError(f"{path}: strongest: expected a store and a number, such as {{of: runs/grid, count: 8}}")
-    count = content["count"]
-    if not isinstance(count, int) or count < 1:
+    folder, count = content["of"], content["count"]
+    if type(count) is not int or count < 1:
         raise ValueError(f"{path}: strongest: count is a number of attacks, at least 1 (got {count!r})")
-    if not any(spec.in_grid for spec in specs):
-        raise ValueError(f"{path}: strongest: there is no grid to choose from: add 'grid' to 'include'")
+    grid = {_oracle(spec) for spec in specs if spec.in_grid}
+    if not grid:
+        raise ValueError(
+            f"{path}: strongest: there is no grid to choose from: add 'grid' to 'include', and choose a predictor with "
+            "dynamics"
+        )
     try:
-        chosen = metrics.strongest_oracles(Store(content["of"]), count)
+        chosen = metrics.strongest_oracles(Store(folder), count)
     except ValueError as error:
         raise ValueError(f"{path}: strongest: {error}") from error
-    return [s for s in specs if not s.in_grid or tuple(map(s.oracle_options.get, ORACLE)) in chosen]
+    if unknown := set(chosen) - grid:
+        raise ValueError(f"{path}: strongest: {folder} has (i, K_a, lambda) that this grid has not: {sorted(unknown)}")
+    note = (
+        f"of the grid only the {len(chosen)} (i, K_a, lambda) that were strongest on what is deployed in {folder}: of "
+        "any other predictor their minimum is an upper bound"
+    )
+    return [spec for spec in specs if not spec.in_grid or _oracle(spec) in chosen], note
+
+
+def _oracle(spec: AttackSpec) -> tuple[Any, ...]:
+    """(i, K_a, lambda)."""
+    return tuple(spec.oracle_options[name] for name in ("state", "steps", "damping"))
 
 
 def _own_attack(path: Path, entry: Any, setting: Setting) -> AttackSpec:

@@ -139,7 +139,7 @@ def _survived(r: Result, names: Sequence[str]) -> Outcomes:
 
 
 def _called(r: Result) -> str:
-    return f"{r.name}: {r.method if r.dynamic else r.model}"
+    return f"{r.name}: {r.described if r.dynamic else r.model}"
 
 
 def _from(a: Result, b: Result) -> str:

@@ -85,7 +85,7 @@ def figure_3a(results: list[Result]) -> Figure | None:
     lows = "; ".join(f"{label} {100 * float(grid['accuracy'].to_numpy().min()):.1f}" for label, grid in grids.items())
     alt = f"Accuracy under each attack of the grid, by the state it attacks; lines join the lowest. Lowest (%): {lows}."
     where = f"stores {', '.join(grids)}: grid; deployed state; share without success"
-    title = "Fig. 3a. Accuracy under every intermediate-state attack"
+    title = "Fig. 3a. Accuracy under intermediate-state attacks"
     return draw("figure-3a", title, alt, paint, height=HEIGHT + _legend_room(grids), where=where)
 
 
@@ -155,21 +155,20 @@ def figure_5(r: Result) -> Figure | None:
         return None
     grid = _grid(r)
     dampings = sorted(grid["damping"].unique().to_list())
-    shades = np.linspace(0.25, 1.0, max(grid["i"].n_unique(), 1))
+    states = sorted(grid["i"].unique().to_list())
+    shades = np.linspace(0.25, 1.0, len(states))
 
     def paint(*axes: Any) -> None:
         for panel, damping in zip(axes, dampings, strict=True):
-            for shade, (i, line) in zip(
-                shades,
-                grid.filter(pl.col("damping") == damping).sort("i", "K").group_by("i", maintain_order=True),
-                strict=False,
-            ):
+            for i, shade in zip(states, shades, strict=True):
+                line = grid.filter((pl.col("damping") == damping) & (pl.col("i") == i)).sort("K")
                 panel.plot(
                     line["K"].to_numpy(),
                     100 * line["accuracy"].to_numpy(),
                     color=COLOURS[0],
                     alpha=shade,
-                    label=f"i = {i[0]}",
+                    marker=".",
+                    label=f"i = {i}",
                 )
             panel.set_xlabel("unrolling steps K_a")
             panel.set_title(f"lambda = {damping:g}", fontsize=10)

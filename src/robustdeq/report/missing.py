@@ -98,8 +98,8 @@ def _again(r: Result) -> str:
     flags = {"every": entropy["every"], "steps": entropy["descent"]["steps"], "variant": entropy["variant"]}
     usual = {"every": MAIN[0], "steps": MAIN[1], "variant": "paper"}
     given = {k: v for k, v in flags.items() if v != usual[k]}
-    given |= {k: v for k, v in changed_switches(entropy).items() if k == "direction"}
-    return " ".join([_evaluate(r), "--defence entropy", *(f"--defence.{k} {v}" for k, v in given.items())])
+    given |= changed_switches(entropy)
+    return " ".join([_evaluate(r), "--defence entropy", *(f"--defence.{k} {str(v).lower()}" for k, v in given.items())])
 
 
 def _attacks(r: Result) -> list[Missing]:

@@ -12,7 +12,7 @@ from typing import Any
 from robustdeq.evaluation import metrics
 from robustdeq.evaluation.snapshot import Snapshot
 from robustdeq.evaluation.store import Store
-from robustdeq.evaluation.variants import MAIN, variant_words
+from robustdeq.evaluation.variants import MAIN, changed_switches, variant_words
 from robustdeq.training.logs import read_log
 
 GRID = 144
@@ -155,10 +155,11 @@ class Result:
 
     @property
     def described(self) -> str:
-        """The method, and of a defence that was not attacked itself that it was not."""
-        if self.entropy is None or not self.oblivious:
-            return self.method
-        return f"{self.method}, variant {variant_words(self.entropy)}, attacked obliviously"
+        """The method, which variant of the defence if not the paper's own, and whether only others were attacked."""
+        words = [self.method]
+        if self.entropy is not None and (self.oblivious or variant_words(self.entropy) != "paper"):
+            words.append(f"variant {variant_words(self.entropy)}")
+        return ", ".join([*words, "attacked obliviously"] if self.oblivious else words)
 
     @property
     def eps(self) -> str:
@@ -203,6 +204,8 @@ class Result:
             reasons.append(f"{self.data['images']} images")
         if threat["norm"] != "Linf" or abs(threat["eps"] - 8 / 255) > 1e-9:
             reasons.append(f"{threat['norm']} eps {self.eps}")
+        if self.entropy is not None and changed_switches(self.entropy):
+            reasons.append(f"variant {variant_words(self.entropy)}")
         if self.oblivious_grid and len(self.oblivious_grid) != GRID:
             reasons.append(f"{len(self.oblivious_grid)} of the {GRID} attacks")
         return reasons

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from robustdeq.files import write_atomically, write_together
+from robustdeq.files import remove_stale, write_atomically, write_together
 from robustdeq.report.drawing import Figure
 from robustdeq.report.figures import make_figures
 from robustdeq.report.formats import as_csv, as_latex, as_markdown
@@ -18,7 +18,7 @@ from robustdeq.report.sources import Sources, find_sources
 from robustdeq.report.table import Table
 from robustdeq.report.tables import make_tables
 
-LIST = ".files"
+LIST = ".robustdeq-report"
 """What a report consists of, so that the next one into the same folder leaves nothing of it."""
 
 
@@ -45,11 +45,14 @@ class Report:
     def write(self, out: str | Path) -> Path:
         """Into a folder, in the place of an earlier report's files; its index.html."""
         folder, files = Path(out), self._files()
+        folder.mkdir(parents=True, exist_ok=True)
+        remove_stale(folder)
         earlier = _listed(folder)
+        _write_list(folder, earlier | set(files))  # whatever a kill leaves of either is in the list
         write_together({folder / name: text.encode() for name, text in files.items()})
         for name in earlier - set(files):
             (folder / name).unlink(missing_ok=True)
-        write_atomically(folder / LIST, "".join(f"{name}\n" for name in sorted(files)).encode())
+        _write_list(folder, set(files))
         return folder / "index.html"
 
     def _files(self) -> dict[str, str]:
@@ -79,6 +82,10 @@ class Report:
             parts.append("## Notes\n\n" + "\n".join(f"- {label}: {note}" for label, note in self.notes) + "\n")
         parts.append("## Missing\n\n" + "\n".join(f"- {m.item}: {m.what}. `{m.command}`" for m in self.missing) + "\n")
         return "\n".join(parts)
+
+
+def _write_list(folder: Path, names: set[str]) -> None:
+    write_atomically(folder / LIST, "".join(f"{name}\n" for name in sorted(names)).encode())
 
 
 def _listed(folder: Path) -> set[str]:

@@ -274,7 +274,7 @@ class Trainer:
 
     def _begin(self) -> None:
         """Resume if there is something to resume; refuse a folder of another configuration."""
-        if self.rank == 0 and self.out.is_dir():
+        if self.rank == 0:
             remove_stale(self.out)
         state = load_state(self.out)
         wanted = self._config_as_json()
@@ -293,7 +293,6 @@ class Trainer:
                 )
             self._restore(state)
         elif self.rank == 0:
-            self.out.mkdir(parents=True, exist_ok=True)
             text = json.dumps({"config": wanted, **provenance(self.world_size)}, indent=2)
             write_atomically(self.out / "run.json", text.encode())
         if self._reduce(torch.tensor(self.step), "max") != self._reduce(torch.tensor(self.step), "min"):
