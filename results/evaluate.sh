@@ -12,7 +12,7 @@ evaluate() { # model, folder, further flags
   model=$1 out=$2
   shift 2
   torchrun --standalone --nproc_per_node 2 -m robustdeq.cli.main evaluate "cifar10-tiny-$model" --out "runs/results/$out" \
-    --data-root "$data" --batch-size 500 "$@"
+    --data-root "$data" --batch-size 250 --shard-size 250 "$@"
 }
 
 for name; do
@@ -27,6 +27,7 @@ for name; do
       evaluate "$name" "$name-variants" --suite "results/suites/variants-$name.yaml" --limit 200
       evaluate "$name" "$name-settings" --suite "results/suites/settings-$name.yaml" --limit 200
       evaluate "$name" "$name-aware" --suite "results/suites/aware-$name.yaml" --defence entropy --aware --limit 200
+      evaluate "$name" "$name-aware-sign" --suite "results/suites/aware-$name.yaml" --defence entropy --defence.direction sign --aware --limit 200
       evaluate "$name" "$name-paper" --suite paper --defence entropy --limit 200
       evaluate "$name" "$name-audit" --suite audit --defence entropy --limit 200
       ;;
