@@ -3,8 +3,8 @@
     python results/condense.py runs/results/trades-random results/stores/trades-random
 
 Every prediction of every image, attack, predictor and state stays, so that all accuracies can be computed again.
-Entropy stays for the deployed state, to three digits; of other states it is null, as are margin and loss everywhere.
-Adversarial images and times are left out.
+Entropy stays, to three digits; under the grid, apart from its strongest attack on each predictor, only that of the deployed state.
+Margin and loss are null, adversarial images and times left out.
 """
 
 from __future__ import annotations
@@ -14,24 +14,29 @@ from pathlib import Path
 
 import polars as pl
 
-from robustdeq.evaluation import Store
+from robustdeq.evaluation import Store, metrics
 
-NOTE = "condensed: entropy to three digits at deployed states, null at others; no margin, loss, images or times"
+NOTE = "condensed: entropy to three digits, under most of the grid at deployed states only; no margin, loss, images or times"
 
 
 def condense(source: Store, target: Store) -> None:
     """Write the copy."""
     for shard in source.shards(None):
-        target.write_clean(shard, _lighter(source.clean_path(shard)))
+        target.write_clean(shard, _lighter(source.clean_path(shard), all_states=True))
+    manifest = source.manifest
+    light = set(metrics.grid_attacks(source))
+    if light:
+        light -= {metrics.strongest(source, predictor=name).attack for name in manifest["predictors"]}
     for attack in source.attacks:
         for shard in source.shards(attack):
-            target.write_attack(attack, shard, _lighter(source.attack_path(attack, shard)))
-    manifest = source.manifest
+            rows = _lighter(source.attack_path(attack, shard), all_states=attack not in light)
+            target.write_attack(attack, shard, rows)
     target.write_manifest({**manifest, "notes": [*manifest["notes"], NOTE]})
 
 
-def _lighter(path: Path) -> pl.DataFrame:
-    entropy = pl.when("deployed").then(pl.col("entropy").round_sig_figs(3))
+def _lighter(path: Path, *, all_states: bool) -> pl.DataFrame:
+    rounded = pl.col("entropy").round_sig_figs(3)
+    entropy = rounded if all_states else pl.when("deployed").then(rounded)
     return pl.read_parquet(path).with_columns(entropy.alias("entropy"), margin=None, loss=None)
 
 

@@ -101,6 +101,8 @@ def figure_3b(results: list[Result]) -> Figure | None:
             who: _trace(rows.filter(pl.col("predictor") == who).select("state", "entropy"), _states(r))
             for who in (r.predictor, r.undefended)
         }
+        if np.isnan([*means.values()]).all():  # a condensed store
+            continue
         said = f"store {r.label}: {name}; entropy, predictor {r.predictor} minus {r.undefended}"
         lines[r.name] = (_states(r), np.array(means[r.predictor]) - np.array(means[r.undefended]), said)
     if not lines:
@@ -232,7 +234,8 @@ def _states(r: Result) -> list[int]:
 
 def _trace(means: pl.DataFrame, states: list[int]) -> list[float]:
     by_state = dict(zip(means["state"].to_list(), means["entropy"].to_list(), strict=True))
-    return [float(by_state.get(str(t), np.nan)) for t in states]
+    found = (by_state.get(str(t)) for t in states)
+    return [np.nan if value is None else float(value) for value in found]
 
 
 def _strongest(r: Result) -> str | None:
