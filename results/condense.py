@@ -3,7 +3,8 @@
     python results/condense.py runs/results/trades-random results/stores/trades-random
 
 Every prediction of every image, attack, predictor and state stays, so that all accuracies can be computed again.
-Entropy stays, to three digits; under the grid, apart from its strongest attack on each predictor, only that of the deployed state.
+Entropy stays, to three digits; under the grid, apart from its strongest attack on each predictor, only that of the
+deployed state.
 Margin and loss are null, adversarial images and times left out.
 """
 
@@ -16,7 +17,7 @@ import polars as pl
 
 from robustdeq.evaluation import Store, metrics
 
-NOTE = "condensed: entropy to three digits, under most of the grid at deployed states only; no margin, loss, images or times"
+NOTE = "condensed: entropy to three digits, under most of the grid at deployed states only; no margin, loss or images"
 
 
 def condense(source: Store, target: Store) -> None:
