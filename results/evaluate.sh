@@ -12,24 +12,35 @@ evaluate() { # model, folder, further flags
   model=$1 out=$2
   shift 2
   torchrun --standalone --nproc_per_node 2 -m robustdeq.cli.main evaluate "cifar10-tiny-$model" --out "runs/results/$out" \
-    --data-root "$data" --batch-size 250 --shard-size 250 "$@"
+    --data-root "$data" "$@"
 }
+
+defended() { # model, folder, further flags: 200 images; what a kill can lose is 50 images of an attack
+  model=$1 out=$2
+  shift 2
+  evaluate "$model" "$out" --suite "results/suites/aware-$model.yaml" --aware "$@"
+  evaluate "$model" "$out" --suite audit "$@"
+  evaluate "$model" "$out" --suite table4 "$@"
+}
+
+thousand="--limit 1000 --batch-size 250 --shard-size 250"
+hundreds="--limit 200 --batch-size 200 --shard-size 200"
+defence="--limit 200 --batch-size 50 --shard-size 50 --defence entropy"
+# shellcheck disable=SC2086 # the flags are words
 
 for name; do
   case $name in
-    resnet-*) evaluate "$name" "$name" --suite results/suites/resnet.yaml --limit 1000 ;;
-    *) evaluate "$name" "$name" --suite results/suites/undefended.yaml --limit 1000 ;;
+    resnet-*) evaluate "$name" "$name" --suite results/suites/resnet.yaml $thousand ;;
+    *) evaluate "$name" "$name" --suite results/suites/undefended.yaml $thousand ;;
   esac
 done
 for name; do
   case $name in
     trades | trades-random)
-      evaluate "$name" "$name-variants" --suite "results/suites/variants-$name.yaml" --limit 200
-      evaluate "$name" "$name-settings" --suite "results/suites/settings-$name.yaml" --limit 200
-      evaluate "$name" "$name-aware" --suite "results/suites/aware-$name.yaml" --defence entropy --aware --limit 200
-      evaluate "$name" "$name-aware-sign" --suite "results/suites/aware-$name.yaml" --defence entropy --defence.direction sign --aware --limit 200
-      evaluate "$name" "$name-paper" --suite paper --defence entropy --limit 200
-      evaluate "$name" "$name-audit" --suite audit --defence entropy --limit 200
+      evaluate "$name" "$name-variants" --suite "results/suites/variants-$name.yaml" $hundreds
+      evaluate "$name" "$name-settings" --suite "results/suites/settings-$name.yaml" $hundreds
+      defended "$name" "$name-defended-sign" $defence --defence.direction sign
+      defended "$name" "$name-defended" $defence
       ;;
   esac
 done

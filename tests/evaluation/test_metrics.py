@@ -3,7 +3,7 @@
 import polars as pl
 import pytest
 
-from robustdeq.evaluation import Store, metrics
+from robustdeq.evaluation import Store, metrics, pairing
 from robustdeq.evaluation.bounds import Bounds, Interval
 from robustdeq.evaluation.specs import AttackSpec
 from robustdeq.evaluation.store import ATTACK_SCHEMA, CLEAN_SCHEMA
@@ -196,21 +196,21 @@ def test_entropies_that_are_not_finite_are_left_out(tmp_path, monkeypatch):
 
 def test_paired_differences(store, tmp_path):
     better = write(tmp_path / "better", {"pgd-i1-K1-l0.5": "111110"})
-    found = metrics.difference(store, better)
+    found = pairing.difference(store, better)
     assert found.value == pytest.approx(5 / 6 - 3 / 6)  # clean and the one attack that both have
     assert found.low <= found.value <= found.high
     with pytest.raises(ValueError, match="different images"):
-        metrics.difference(store, write(tmp_path / "other", sha="other"))
+        pairing.difference(store, write(tmp_path / "other", sha="other"))
 
 
 def test_paired_differences_are_over_equal_attacks_where_all_of_them_were_tried(store, tmp_path):
     changes = {"aa-ready": {"hash": "smaller budget"}}
     other = write(tmp_path / "other", changes=changes)
-    assert metrics.shared_attacks(store, other, metrics.judged_attacks(store)) == [
+    assert pairing.shared_attacks(store, other, metrics.judged_attacks(store)) == [
         n for n in ATTACKS if n != "aa-ready"
     ]
     limited = [write(tmp_path / name, changes={"aa-ready": {"limit": 3}}) for name in ("a", "b")]
-    found = metrics.difference(*limited)
+    found = pairing.difference(*limited)
     assert (found.value, found.images) == (0, 3)
 
 
@@ -242,7 +242,7 @@ def test_what_is_not_known_is_not_said(tmp_path):
         with pytest.raises(metrics.IncompleteError, match="of other predictors and states is not known"):
             metrics.union_accuracy(union, **other)
         with pytest.raises(metrics.IncompleteError, match="of other predictors and states is not known"):
-            metrics.difference(union, union, **other)
+            pairing.difference(union, union, **other)
     with pytest.raises(ValueError, match="has no attack 'pgd'; it has pgd-i1"):
         half.rows("pgd")
     with pytest.raises(ValueError, match="not a store of results"):

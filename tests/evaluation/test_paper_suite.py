@@ -5,6 +5,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from torch import nn
 
 from robustdeq.defences import EarlyState, EntropyReduction
 from robustdeq.evaluation import Store, evaluate, metrics, repertoire, suites
@@ -56,6 +57,19 @@ def test_it_holds_what_each_table_and_figure_needs():
     assert (len(found), set(found.values())) == (16, TABLE_5)
     assert {d.state for d in suite.also.values()} == {8}
     assert {d.predictor.descent.radius for d in suite.also.values()} == {EPS}
+
+
+def test_table_4_is_a_suite_too_and_shares_its_attacks_with_the_grid_and_the_audit():
+    predictor = EarlyState(EntropyReduction(model()), state=8)
+    few = {"data": {"images": 200}}
+    own, whole, audit = ({s.name: s for s in made(n, predictor, **few).specs} for n in ("table4", "paper", "audit"))
+    assert len(own) == 2 * len(TABLE_4) + 1
+    assert {name: whole[name] for name in own} == own
+    assert own["square"].limit is None  # 1,000 are no less than all
+    assert audit["square"].hash == own["square"].hash  # one folder may hold both
+    assert made("table4", predictor, data={"images": 1001}).specs[-1].limit == 1000
+    with pytest.raises(ValueError, match="needs a model with dynamics"):
+        made("table4", nn.Flatten())
 
 
 def test_images_and_settings_are_there_for_the_models_that_the_paper_shows_them_of():

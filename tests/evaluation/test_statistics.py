@@ -4,7 +4,12 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from robustdeq.evaluation.statistics import bootstrap_difference, bootstrap_minimum, wilson
+from robustdeq.evaluation.statistics import (
+    bootstrap_difference,
+    bootstrap_minimum,
+    bootstrap_minimum_difference,
+    wilson,
+)
 
 
 @pytest.mark.parametrize(("count", "images"), [(0, 10), (10, 10), (3, 10), (511, 1000), (1, 10_000)])
@@ -78,3 +83,15 @@ def test_few_gains_and_no_loss_leave_the_sign_open():
     b = a.copy()
     b[:4] = True  # McNemar's exact test: p = 1/8
     assert bootstrap_difference(a, b).low < 0 < bootstrap_difference(a, b).value
+
+
+def test_a_difference_of_minima_covers_the_choice_of_the_smallest():
+    images = np.arange(400)
+    a = np.stack([images % 4 > 0, images % 4 != 1, images % 5 > 0], axis=1)
+    b = np.stack([images % 5 > 0, images % 5 > 1], axis=1)
+    found = bootstrap_minimum_difference(a, b)
+    assert found.value == pytest.approx(0.6 - 0.75)
+    assert found.low < found.value < found.high < 0
+    same = bootstrap_minimum_difference(a, a)
+    assert (same.value, same.images) == (0, 400)
+    assert same.low < 0 < same.high  # none gained or lost, yet of 400 images only

@@ -1,11 +1,9 @@
 """What suite paper stores beside the deployed predictor: defences that were attacked obliviously, settings, Square."""
 
-import numpy as np
 import pytest
 
 from robustdeq.recipes import load_recipe
 from robustdeq.report import find_sources, make_tables
-from robustdeq.report.differences import minimum_difference
 from robustdeq.report.figures import make_figures
 from robustdeq.report.images import make_pages
 from robustdeq.report.missing import missing_experiments
@@ -156,15 +154,3 @@ def test_differences_answer_the_paper_s_questions_where_nothing_else_differs(six
     assert shown[pairs[2]] == ["+0.00", "+10.00", "-", "+10.00"]
     assert shown[pairs[4]] == ["+0.00", "+20.00", "-", "+40.00"]
     assert shown[resnet, "resnet", "rand"] == ["+10.00", "+20.00", "+0.00", "+20.00"]
-
-
-def test_a_difference_of_minima_covers_the_choice_of_the_smallest():
-    images = np.arange(400)
-    a = np.stack([images % 4 > 0, images % 4 != 1, images % 5 > 0], axis=1)
-    b = np.stack([images % 5 > 0, images % 5 > 1], axis=1)
-    found = minimum_difference(a, b)
-    assert found.value == pytest.approx(0.6 - 0.75)
-    assert found.low < found.value < found.high < 0
-    same = minimum_difference(a, a)
-    assert (same.value, same.images) == (0, 400)
-    assert same.low < 0 < same.high  # none gained or lost, yet of 400 images only

@@ -351,3 +351,17 @@ def test_an_unfinished_store_says_so_beside_its_union(tmp_path):
     (found,) = [m for m in missing_experiments(find_sources([tmp_path])) if m.item == "all"]
     assert found.what == "s: 1 of 3 attacks; the union without them is an upper bound"
     assert found.command.endswith(f"--suite grid --out {tmp_path / 's'}")
+
+
+def test_the_commands_for_what_is_missing_name_files_of_suites_and_aware_attacks(tmp_path):
+    store = two_attacks(tmp_path / "s", defended=True)
+    manifest = store.manifest
+    manifest["attacks"]["pgd-i2-K1-l1"]["group"] = "grid-aware"
+    store.write_manifest({**manifest, "suites": ["mine", "grid"]})
+    store.attack_path("pgd-ready", 0).unlink()
+    found = {m.item: m for m in missing_experiments(find_sources([tmp_path]))}
+    first, second = found["all"].command.split("; ")
+    assert "--defence entropy --aware --suite mine.yaml --out" in first
+    assert "--defence entropy --aware --suite grid --out" in second
+    assert found["Tables 1, 6, 7, 8, Figs. 3a, 5"].what == "s: 35 of the grid's 36 attacks"
+    assert f"--suite table4 --out {tmp_path / 's'}" in found["Table 4"].command

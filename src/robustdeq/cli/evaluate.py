@@ -56,7 +56,7 @@ def run(
     Args:
         ckpt: A folder, a shipped checkpoint's name, or package.module:function that returns a predictor.
         out: Folder of the results.
-        suite: quick, grid, autoattack, audit, transfer, paper, settings, or a YAML file of your own.
+        suite: quick, grid, autoattack, audit, transfer, paper, table4, settings, or a YAML file of your own.
         data: cifar10, digits or folder; what the checkpoint was trained on if not given.
         data_root: Where the data are.
         limit: Only the first test images.

@@ -1,6 +1,6 @@
 """Evaluation that can be believed: suites of attacks, a store that survives, metrics from the store alone."""
 
-from robustdeq.evaluation import metrics
+from robustdeq.evaluation import metrics, pairing
 from robustdeq.evaluation.evaluate import evaluate
 from robustdeq.evaluation.interrupt import Interrupted
 from robustdeq.evaluation.manifest import OtherStoreError
@@ -29,4 +29,5 @@ __all__ = [
     "evaluate",
     "make_suite",
     "metrics",
+    "pairing",
 ]

@@ -52,7 +52,7 @@ def evaluate(
     Args:
         predictor: Pixels in [0, 1] to logits: a model, a defence around one, or any differentiable function.
         data: Images (B, C, H, W) in [0, 1] (or uint8) and labels, or the name of a data set, whose test images it is.
-        suite: quick, grid, autoattack, audit, transfer, paper, settings, or a YAML file.
+        suite: quick, grid, autoattack, audit, transfer, paper, table4, settings, or a YAML file.
         out: The store's folder.
         threat: How far images may be moved; Linf with the eps that the model's checkpoint carries if not given, with
             the paper's 8/255 if it carries none.

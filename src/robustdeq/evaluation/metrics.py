@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from robustdeq.evaluation.cover import smallest_cover
 from robustdeq.evaluation.specs import NORMS, counts
-from robustdeq.evaluation.statistics import Difference, Share, bootstrap_difference, bootstrap_minimum, wilson
+from robustdeq.evaluation.statistics import Share, bootstrap_minimum, wilson
 from robustdeq.evaluation.store import Store
 from robustdeq.evaluation.variants import variant_words
 from robustdeq.threat import Threat
@@ -169,7 +169,7 @@ def union_accuracy(
 
     In a store of a `--union` run it is known of the deployed predictor alone.
     """
-    _union_known(store, predictor, state)
+    check_union_known(store, predictor, state)
     names = judged_attacks(store) if attacks is None else attacks
     _, _, correct = outcomes(store, names, predictor=predictor, state=state)
     return wilson(int(correct.all(axis=1).sum()), len(correct))
@@ -350,38 +350,6 @@ def transfer_matrix(stores: dict[str, Store], *, state: str | None = None) -> pl
     return pl.DataFrame(records, schema=columns, orient="row")
 
 
-def difference(
-    a: Store, b: Store, attacks: Sequence[str] | None = None, *, predictor: str = DEPLOYED, state: str | None = None
-) -> Difference:
-    """Union accuracy of b minus that of a, paired image by image; the attacks that both have if not said.
-
-    On the first images, as many as every one of the attacks was tried on.
-    """
-    names = shared_attacks(a, b, judged_attacks(a)) if attacks is None else list(attacks)
-    if a.manifest["data"]["sha256"] != b.manifest["data"]["sha256"]:
-        raise ValueError(f"{a.folder} and {b.folder} were evaluated on different images: nothing to pair")
-    for store in (a, b):
-        _complete(store, names)
-        _union_known(store, predictor, state)
-    tried = min(tried_images(s, names) for s in (a, b))
-    left, right = (outcomes(s, names, predictor=predictor, state=state)[2][:tried] for s in (a, b))
-    return bootstrap_difference(np.all(left, axis=1), np.all(right, axis=1))
-
-
-def shared_attacks(a: Store, b: Store, attacks: Sequence[str]) -> list[str]:
-    """Those of a store's attacks that count in the other too, under the same name and in every setting the same."""
-    ours, theirs = a.manifest["attacks"], b.manifest["attacks"]
-    judged = judged_attacks(b)
-    return [name for name in attacks if name in judged and ours[name]["hash"] == theirs[name]["hash"]]
-
-
-def tried_images(store: Store, attacks: Sequence[str]) -> int:
-    """How many images, the first of the test order, all of these attacks were tried on."""
-    limits = [store.manifest["attacks"][name]["limit"] for name in attacks]
-    images: int = store.manifest["data"]["images"]
-    return min([images, *(limit for limit in limits if limit is not None)])
-
-
 def _ball(config: Mapping[str, Any]) -> Threat:
     """Of an attack or of the whole evaluation, as in the manifest."""
     return NORMS[config["norm"]](config["eps"])
@@ -393,7 +361,7 @@ def _column(predictor: str, state: str | None) -> pl.Expr:
     return (pl.col("predictor") == predictor) & here
 
 
-def _union_known(store: Store, predictor: str, state: str | None) -> None:
+def check_union_known(store: Store, predictor: str, state: str | None) -> None:
     """Refuse what a `--union` run has no results of: broken images leave by what is deployed."""
     if store.manifest["union"] and (predictor != DEPLOYED or state not in (None, DEPLOYED)):
         raise IncompleteError(
@@ -411,11 +379,12 @@ def _finished(store: Store, attacks: Sequence[str]) -> list[str]:
             f"{store.folder} was evaluated with --union, where broken images leave: a single attack's accuracy over "
             "the data set is not known; evaluate without --union into another folder"
         )
-    _complete(store, attacks)
+    check_complete(store, attacks)
     return list(attacks)
 
 
-def _complete(store: Store, attacks: Sequence[str]) -> None:
+def check_complete(store: Store, attacks: Sequence[str]) -> None:
+    """Refuse attacks that have not been run on every image."""
     missing = [name for name in attacks if not store.complete(name)]
     if missing:
         raise IncompleteError(

@@ -13,6 +13,8 @@ from robustdeq.evaluation.variants import entropy_reduced, table_5_settings, two
 
 TABLE_4 = ((3, 5), (3, 4), (3, 6), (3, 7), (4, 5), (5, 5), (6, 5))
 """The paper's strongest (i, K_a), under which it also ran APGD-CE and Square."""
+SQUARE_IMAGES = 1000
+"""As many as the paper ran Square on."""
 
 
 @dataclass(frozen=True)
@@ -62,9 +64,29 @@ def _paper(setting: Setting) -> Suite:
     specs = [ready(setting, diagnostics=setting.subject.dynamic is not None)]
     if setting.subject.dynamic is None:
         return Suite("paper", [*specs, autoattack(setting, with_grid=False)])
-    specs += grid(setting)
-    pairs = [(i, k) for i, k in TABLE_4 if i <= setting.subject.states]
-    for i, k in pairs:
+    specs += [*grid(setting), *_strong_searches(setting), autoattack(setting, with_grid=True)]
+    trained = setting.subject.metadata
+    trades, random = trained.get("objective") == "trades", trained.get("states") == "random"
+    settings = table_5_settings(setting.subject) if trades and random and not setting.defended else {}
+    return Suite("paper", specs, keep_images=trades, also={**entropy_variants(setting), **settings})
+
+
+def _table4(setting: Setting) -> Suite:
+    """Table 4 of any model, without the rest of the grid."""
+    if setting.subject.dynamic is None:
+        raise ValueError("suite table4 attacks intermediate states, which needs a model with dynamics")
+    pgd = [unrolled(setting, i, k, 0.5) for i, k in _pairs(setting)]
+    return Suite("table4", [*pgd, *_strong_searches(setting)])
+
+
+def _pairs(setting: Setting) -> list[tuple[int, int]]:
+    return [(i, k) for i, k in TABLE_4 if i <= setting.subject.states]
+
+
+def _strong_searches(setting: Setting) -> list[AttackSpec]:
+    """APGD-CE at Table 4's (i, K_a), and Square, on 1,000 images at most."""
+    specs = []
+    for i, k in _pairs(setting):
         spec = unrolled(setting, i, k, 0.5)
         specs.append(
             replace(
@@ -76,12 +98,8 @@ def _paper(setting: Setting) -> Suite:
                 group="table4",
             )
         )
-    specs.append(square(setting, limit=1000, group="table4"))
-    specs.append(autoattack(setting, with_grid=True))
-    trained = setting.subject.metadata
-    trades, random = trained.get("objective") == "trades", trained.get("states") == "random"
-    settings = table_5_settings(setting.subject) if trades and random and not setting.defended else {}
-    return Suite("paper", specs, keep_images=trades, also={**entropy_variants(setting), **settings})
+    limit = SQUARE_IMAGES if setting.data.get("images", SQUARE_IMAGES + 1) > SQUARE_IMAGES else None
+    return [*specs, square(setting, limit=limit, group="table4")]
 
 
 def _settings(setting: Setting) -> Suite:
@@ -105,5 +123,6 @@ SUITES: dict[str, Callable[[Setting], Suite]] = {
     "autoattack": _autoattack,
     "transfer": _transfer,
     "paper": _paper,
+    "table4": _table4,
     "settings": _settings,
 }

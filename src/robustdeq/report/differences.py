@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustdeq.evaluation import metrics
-from robustdeq.evaluation.statistics import LEVEL, RESAMPLES, Difference, bootstrap_difference
+from robustdeq.evaluation.pairing import shared_attacks, tried_images
+from robustdeq.evaluation.statistics import bootstrap_difference, bootstrap_minimum_difference
 from robustdeq.report.numbers import finished, lowest_aa
 from robustdeq.report.sources import Result
 from robustdeq.report.table import NONE, Cell, Table, points
@@ -79,11 +80,11 @@ def minimum(a: Result, b: Result) -> Cell:
     """Of the paper's minima over attacks."""
     names = [r.minimum_attacks for r in (a, b)]
     both = list(zip((a, b), names, strict=True))
-    if not all(r.complete(n) and metrics.tried_images(r.store, n) == r.data["images"] for r, n in both):
+    if not all(r.complete(n) and tried_images(r.store, n) == r.data["images"] for r, n in both):
         return NONE
     left, right = (_outcomes(r, n)[:, 1:] for r, n in both)
     where = f"{_from(a, b)}; minima over {len(names[1])} and {len(names[0])} attacks"
-    return points(minimum_difference(left, right), where)
+    return points(bootstrap_minimum_difference(left, right), where)
 
 
 def autoattack(a: Result, b: Result) -> Cell:
@@ -91,7 +92,7 @@ def autoattack(a: Result, b: Result) -> Cell:
     one, two = lowest_aa(a), lowest_aa(b)
     if one is None or two is None:
         return NONE
-    tried = min(metrics.tried_images(r.store, [name]) for r, name in ((a, one), (b, two)))
+    tried = min(tried_images(r.store, [name]) for r, name in ((a, one), (b, two)))
     left, right = (_survived(r, [name])[:tried] for r, name in ((a, one), (b, two)))
     return points(bootstrap_difference(left, right), f"{_from(a, b)}; clean and {two}, clean and {one}")
 
@@ -101,31 +102,14 @@ def union(a: Result, b: Result) -> Cell:
     names = [finished(r) for r in (a, b)]
     if not all(names):
         return NONE
-    common = metrics.shared_attacks(a.store, b.store, [name for name in names[0] if name in names[1]])
+    common = shared_attacks(a.store, b.store, [name for name in names[0] if name in names[1]])
     if common:
         names = [common, common]
     pairs = list(zip((a, b), names, strict=True))
-    tried = min(metrics.tried_images(r.store, n) for r, n in pairs)
+    tried = min(tried_images(r.store, n) for r, n in pairs)
     left, right = (_survived(r, n)[:tried] for r, n in pairs)
     where = f"{_from(a, b)}; the first {tried} images; never broken by {len(names[1])} and {len(names[0])} attacks"
     return points(bootstrap_difference(left, right), where)
-
-
-def minimum_difference(a: Outcomes, b: Outcomes, *, seed: int = 0) -> Difference:
-    """The smallest column mean of b minus that of a, both (images, attacks) of the same images.
-
-    The interval spans the percentiles over resampled images, the smallest chosen anew in each, and the interval of
-    the two columns that are the smallest, as `bootstrap_minimum` and `bootstrap_difference` do.
-    """
-    fixed = bootstrap_difference(*(c[:, int(c.mean(axis=0).argmin())] for c in (a, b)), seed=seed)
-    left, right = (c.astype(np.float32) for c in (a, b))
-    generator, images = np.random.default_rng(seed), len(a)
-    drawn = []
-    for _ in range(0, RESAMPLES, 100):  # a hundred at a time bound the memory
-        weights = generator.multinomial(images, np.full(images, 1 / images), size=100).astype(np.float32)
-        drawn.append(((weights @ right).min(axis=1) - (weights @ left).min(axis=1)) / images)
-    low, high = np.quantile(np.concatenate(drawn), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return Difference(fixed.value, min(float(low), fixed.low), max(float(high), fixed.high), images)
 
 
 def _outcomes(r: Result, names: Sequence[str]) -> Outcomes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from robustdeq.evaluation.named import SUITES
 from robustdeq.evaluation.variants import MAIN, changed_switches
 from robustdeq.report import paper
 from robustdeq.report.sources import Result, Sources, t_f_and_r
@@ -102,6 +103,17 @@ def _again(r: Result) -> str:
     return " ".join([_evaluate(r), "--defence entropy", *(f"--defence.{k} {str(v).lower()}" for k, v in given.items())])
 
 
+def _aware(r: Result) -> str:
+    """The flag that goes with a store's suites, if they were run with it."""
+    configs = r.store.manifest["attacks"].values()
+    return " --aware" if any(config["group"] == "grid-aware" for config in configs) else ""
+
+
+def _suite(name: str) -> str:
+    """As it is given on the command line: a user's own is called after its file."""
+    return name if name in SUITES else f"{name}.yaml"
+
+
 def _attacks(r: Result) -> list[Missing]:
     """What other suites would add to a store; only one that scores the same predictors may go into its folder."""
     manifest, folder = r.store.manifest, r.store.folder.as_posix()
@@ -117,18 +129,22 @@ def _attacks(r: Result) -> list[Missing]:
         what = (
             f"{r.label}: {len(unfinished)} of {len(r.store.attacks)} attacks; the union without them is an upper bound"
         )
-        found.append(Missing("all", what, "; ".join(f"{base} --suite {suite} {into}" for suite in r.suites)))
+        same = _aware(r)
+        found.append(Missing("all", what, "; ".join(f"{base}{same} --suite {_suite(s)} {into}" for s in r.suites)))
     alone = set(manifest["predictors"]) <= {"deployed", "base"}
-    if alone and r.dynamic and not r.grid:
-        found.append(Missing("Tables 1, 6, 7, 8, Figs. 3a, 5", f"{r.label}: the grid", f"{base} --suite grid {into}"))
+    if alone and r.dynamic and (missing := r.whole_grid - len(r.oblivious_grid)) > 0:
+        what = f"{r.label}: {missing} of the grid's {r.whole_grid} attacks"
+        found.append(Missing("Tables 1, 6, 7, 8, Figs. 3a, 5", what, f"{base} --suite grid {into}"))
     if alone and "ready" not in groups:
         found.append(Missing("Table 2", f"{r.label}: PGD-10 at the final state", f"{base} --suite quick {into}"))
     if alone and not any(config["is_aa"] for config in planned):
         found.append(Missing("Table 1", f"{r.label}: AutoAttack", f"{base} --suite autoattack {into}"))
+    if alone and r.dynamic and "table4" not in groups:
+        found.append(Missing("Table 4", f"{r.label}: APGD-CE and Square", f"{base} --suite table4 {into}"))
     if r.dynamic and "paper" not in r.suites and not any(config["diagnostics"] for config in planned):
-        what = f"{r.label}: deviations, residuals under attack, and Table 4"
-        what += "" if alone else "; AutoAttack and PGD-10 at the final state"
-        items = "Table 4, Figs. 2, 3c" if alone else "Tables 1, 2, 4, Figs. 2, 3c"
+        what = f"{r.label}: deviations and residuals under attack"
+        what += "" if alone else "; AutoAttack, PGD-10 at the final state, APGD-CE and Square"
+        items = "Figs. 2, 3c" if alone else "Tables 1, 2, 4, Figs. 2, 3c"
         found.append(Missing(items, what, f"{base} --suite paper {into}-paper"))
     if not any(r.store.has_images(name) for name in r.store.attacks):
         what = f"{r.label}: adversarial images to look at"
@@ -148,8 +164,8 @@ def _transfer(sources: Sources) -> list[Missing]:
     keeping = [r for r in others if any(r.store.has_images(name) for name in r.grid)]
     what = "transfer between the models"
     if keeping:
-        folders = " ".join(r.store.folder.as_posix() for r in keeping)
-        command = f"{_again(first)} --suite {first.suites[0]} --sources {folders} --out {first.store.folder.as_posix()}"
+        folders, own = " ".join(r.store.folder.as_posix() for r in keeping), first.store.folder.as_posix()
+        command = f"{_again(first)} --suite {_suite(first.suites[0])} --sources {folders} --out {own}"
         return [Missing("Table 3", what, f"{command}  (and so for each)")]
     source, target = (f"{r.store.folder.as_posix()}-transfer" for r in (others[0], first))
     made = f"{_again(others[0])} --suite transfer --out {source}"

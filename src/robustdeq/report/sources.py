@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from robustdeq.evaluation import metrics
+from robustdeq.evaluation.repertoire import DAMPINGS, UNROLLINGS
 from robustdeq.evaluation.snapshot import Snapshot
 from robustdeq.evaluation.store import Store
 from robustdeq.evaluation.variants import MAIN, changed_switches, variant_words
@@ -74,6 +75,12 @@ class Result:
         """The intermediate-state attacks with gradients of the undefended model."""
         configs = self.store.manifest["attacks"]
         return [name for name in metrics.grid_attacks(self.store) if configs[name]["group"] == "grid"]
+
+    @property
+    def whole_grid(self) -> int:
+        """How many attacks the oblivious grid of as many states has; the paper's 144 of 8."""
+        states = len(self.store.manifest["predictors"][self.predictor]["states"]) - 1  # without the final one
+        return len(UNROLLINGS) * len(DAMPINGS) * states
 
     @property
     def minimum_attacks(self) -> list[str]:
