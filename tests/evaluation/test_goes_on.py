@@ -200,6 +200,18 @@ def test_a_store_without_images_says_which_option_keeps_them(run):
         run("target", sources=[source])
 
 
+@pytest.mark.parametrize("attack", [None, "pgd-ready"])
+def test_a_file_that_was_cut_off_is_named_and_made_anew_when_it_is_gone(run, attack):
+    store = run("quick").store
+    path = store.clean_path(0) if attack is None else store.attack_path(attack, 0)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(ValueError, match=f"{path} is damaged: copy it again, or delete it"):
+        run("quick")
+    path.unlink()
+    assert run("quick").complete
+
+
 def test_included_suites_give_each_note_once(own):
     file = own("both", "include: [quick, autoattack]")
     suite = make_suite(file, Setting(Subject(plain_function()), Linf(EPS)))

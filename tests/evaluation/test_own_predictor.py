@@ -30,11 +30,19 @@ def test_a_function_through_the_short_suites(tmp_path, suite):
     assert verdict.store.rows().collect()["state"].unique().to_list() == ["final"]
 
 
+def test_labels_that_a_predictor_does_not_know_are_refused_before_anything_is_written(tmp_path):
+    x, y = images(6)
+    with pytest.raises(ValueError, match="labels up to 12, the predictor tells 10 classes apart"):
+        evaluate(plain_function(), (x.float(), y + 12 - y.max()), "quick", tmp_path / "out", threat=Linf(EPS))
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("function", "suite"),
     [
         *product(["linear_function", "small_deq"], ["quick", "grid", "transfer", "autoattack", "paper", "audit"]),
+        ("small_deq", "table4"),
         ("small_deq", "settings"),  # of a predictor with dynamics alone
     ],
 )

@@ -43,12 +43,11 @@ class Bounds:
         """Take a finished item into account; None is the clean one."""
         if attack is not None and attack not in self.limits:
             return
-        path = self.store.clean_path(shard) if attack is None else self.store.attack_path(attack, shard)
         begin = shard * self.shard_size
         end = begin + self.shard_size if attack is None else min(begin + self.shard_size, self.limits[attack])
         failed = ~pl.col("correct") if attack is None else pl.col("success")
         broken = (
-            pl.scan_parquet(path)
+            self.store.shard_rows(attack, shard)
             .filter(pl.col("deployed") & (pl.col("predictor") == "deployed") & failed)
             .select("image")
             .collect()["image"]

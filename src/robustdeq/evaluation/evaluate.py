@@ -78,6 +78,11 @@ def evaluate(
         _check_defended(subject)
     x, y, description = load_images(data, limit, data_root, data_options or {})
     classes = _classes(subject, x)
+    if int(y.max()) >= classes:
+        raise ValueError(
+            f"the images have labels up to {int(y.max())}, the predictor tells {classes} classes apart: was it made "
+            "for other data?"
+        )
     threat = checkpoint_threat(subject) if threat is None else threat
     store = Store(out)
     rank, world_size = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)

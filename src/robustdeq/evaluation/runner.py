@@ -202,7 +202,7 @@ class Runner:
         return tuple(written)
 
     def _write(self, attack: str, shard: int, table: pl.DataFrame, kept: Images | None) -> None:
-        clean = pl.read_parquet(self.store.clean_path(shard)).select(*KEYS, clean_prediction="prediction")
+        clean = self.store.shard_rows(None, shard).select(*KEYS, clean_prediction="prediction").collect()
         table = table.join(clean, on=KEYS, how="left", maintain_order="left").with_columns(
             success=pl.col("prediction") != pl.col("label")
         )
@@ -246,12 +246,11 @@ class Runner:
     def _survivors(self, item: Item, index: Tensor) -> Tensor:
         """Images that are classified correctly, and that no earlier attack of this plan has broken."""
         own = pl.col("deployed") & (pl.col("predictor") == "deployed")
-        clean = pl.read_parquet(self.store.clean_path(item.shard)).filter(own & ~pl.col("correct"))["image"]
-        broken = set(clean.to_list())
+        lost = [self.store.shard_rows(None, item.shard).filter(own & ~pl.col("correct"))]
         for other in self.work.earlier(item):
             assert other.attack is not None
-            table = pl.read_parquet(self.store.attack_path(other.attack, other.shard))
-            broken |= set(table.filter(own & pl.col("success"))["image"].to_list())
+            lost.append(self.store.shard_rows(other.attack, other.shard).filter(own & pl.col("success")))
+        broken = set(pl.concat([part.select("image") for part in lost]).collect()["image"].to_list())
         return torch.tensor([i for i in index.tolist() if i not in broken], dtype=torch.int64)
 
     def _resolved(self, spec: AttackSpec) -> AttackSpec:

@@ -53,6 +53,8 @@ ATTACK_SCHEMA: dict[str, Any] = {
     "residual": pl.Float32,
 }
 
+PARQUET_END = b"PAR1"
+
 
 class Store:
     """A folder of results; every file in it is whole."""
@@ -183,6 +185,12 @@ class Store:
         """All clean rows; CLEAN_SCHEMA."""
         return self._file_rows(None)
 
+    def shard_rows(self, attack: str | None, shard: int) -> pl.LazyFrame:
+        """What the file of a finished item holds; None is the clean one."""
+        path = self.clean_path(shard) if attack is None else self.attack_path(attack, shard)
+        _check_whole(path)
+        return pl.scan_parquet(path)
+
     def rows(self, attack: str | Sequence[str] | None = None) -> pl.LazyFrame:
         """All rows of one attack, some, or all, with the column `attack` in front of ATTACK_SCHEMA."""
         names = [attack] if isinstance(attack, str) else self.attacks if attack is None else attack
@@ -213,11 +221,20 @@ class Store:
 
     def _file_rows(self, attack: str | None) -> pl.LazyFrame:
         """What the files of an attack hold (None: of the clean predictions)."""
-        if attack is None:
-            paths, schema = [self.clean_path(shard) for shard in self.shards(None)], CLEAN_SCHEMA
-        else:
-            paths, schema = [self.attack_path(attack, shard) for shard in self.shards(attack)], ATTACK_SCHEMA
-        return pl.scan_parquet(paths) if paths else pl.LazyFrame(schema=schema)
+        frames = [self.shard_rows(attack, shard) for shard in self.shards(attack)]
+        empty = pl.LazyFrame(schema=CLEAN_SCHEMA if attack is None else ATTACK_SCHEMA)
+        return pl.concat(frames) if frames else empty
+
+
+def _check_whole(path: Path) -> None:
+    """Refuse a file that was cut off, in a copy or by a disk: ours are written whole or not at all."""
+    with open(path, "rb") as file:
+        size = file.seek(0, io.SEEK_END)
+        file.seek(max(0, size - len(PARQUET_END)))
+        if file.read() != PARQUET_END:
+            raise ValueError(
+                f"{path} is damaged: copy it again, or delete it and run the same evaluation, which makes it anew"
+            )
 
 
 def _read_images(path: Path) -> Images:
