@@ -39,6 +39,12 @@ def test_an_attack_is_built_with_its_threat_options_and_a_seed_of_its_own():
     assert len({SPEC.seed(5), SPEC.seed(6), replace(SPEC, name="other").seed(5)}) == 3
 
 
+def test_what_is_stored_beside_does_not_make_another_attack():
+    spec = AttackSpec(name="mine", attack="pgd", eps=0.1, oracle="ready")
+    assert replace(spec, diagnostics=True, name="other", group="ready").hash == spec.hash
+    assert replace(spec, eps=0.2).hash != spec.hash
+
+
 def test_the_grid_of_eight_states_has_the_144_attacks_of_the_paper():
     specs = grid(Setting(Subject(small_deq(states=8)), Linf(8 / 255)))
     assert len(specs) == len({spec.hash for spec in specs}) == 144

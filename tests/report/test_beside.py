@@ -50,12 +50,15 @@ def test_defences_beside_an_undefended_model_are_rows_that_say_oblivious_and_hav
     assert [r["intermediate"] for r in records(undefended, "table-2")] == ["50.00", "70.00", "70.00"]
 
 
-def test_they_are_drawn_beside_the_undefended_model(undefended):
-    figures = {f.name: f for f in make_figures(find_sources([undefended]))}
+def test_they_are_drawn_beside_the_undefended_model(undefended, tmp_path):
+    two_attacks(tmp_path / "s", whole=True, also=SETTINGS, saves=[2, 5])
+    figures = {f.name: f for f in make_figures(find_sources([tmp_path]))}
     assert "s 50.0; s (entropy-paper, oblivious) 70.0" in figures["figure-3a"].alt
     assert "s (entropy-released, oblivious) -0.200 at the last state" in figures["figure-3b"].alt
     assert "predictor entropy-paper minus deployed" in figures["figure-3b"].where
     assert [name for name in figures if "figure-5" in name or "figure-2" in name] == ["figure-2-s", "figure-5-s"]
+    part = {f.name for f in make_figures(find_sources([undefended]))}
+    assert not part & {"figure-3a", "figure-5-s"}  # a part of the grid is no figure
     ((_, pictures),) = make_pages(find_sources([undefended]))[0].groups
     assert "attacked 0.70, regulated 0.50" in pictures[0].traces.alt
 

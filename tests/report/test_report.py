@@ -238,8 +238,10 @@ def test_pages_are_whole_self_contained_and_their_links_lead_somewhere(written):
     assert "a note &lt;&amp;&gt; to escape" in index.read_text()
 
 
-def test_figures_have_the_page_s_colour_and_no_date(written):
-    drawings = sorted((written / "out" / "figures").glob("*.svg"))
+def test_figures_have_the_page_s_colour_and_no_date(tmp_path):
+    two_attacks(tmp_path / "s", whole=True, defended=True)
+    write_report([tmp_path / "s"], tmp_path / "out")
+    drawings = sorted((tmp_path / "out" / "figures").glob("*.svg"))
     assert {"figure-3a.svg", "figure-3b.svg", "figure-3c.svg"} <= {p.name for p in drawings}
     for path in drawings:
         text = path.read_text()

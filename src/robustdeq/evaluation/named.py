@@ -61,7 +61,7 @@ def _paper(setting: Setting) -> Suite:
     their images are kept. Table 5 is of TRADES with random states: only there its settings are scored too, which takes
     longer than all attacks together.
     """
-    specs = [ready(setting, diagnostics=setting.subject.dynamic is not None)]
+    specs = [ready(setting)]
     if setting.subject.dynamic is None:
         return Suite("paper", [*specs, autoattack(setting, with_grid=False)])
     specs += [*grid(setting), *_strong_searches(setting), autoattack(setting, with_grid=True)]

@@ -29,6 +29,7 @@ def ready(setting: Setting, *, aware: bool = False, **changes: Any) -> AttackSpe
         options=setting.pgd,
         oracle=oracle,
         oracle_options=options,
+        diagnostics=oracle == "ready",
         group="ready",
         **setting.ball,
     )

@@ -94,8 +94,12 @@ class AttackSpec:
 
     @property
     def hash(self) -> str:
-        """12 hex digits that change when anything but the name and the group does."""
-        content = {key: value for key, value in asdict(self).items() if key not in ("name", "group")}
+        """12 hex digits that change when anything does that decides what happens to an image.
+
+        Not the name, the group, or what is stored beside: that entry stays as most stores have it.
+        """
+        content = {**asdict(self), "diagnostics": False}
+        content = {key: value for key, value in content.items() if key not in ("name", "group")}
         return hashlib.sha256(canonical(content).encode()).hexdigest()[:12]
 
     def seed(self, seed: int) -> int:

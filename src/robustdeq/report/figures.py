@@ -67,7 +67,7 @@ def figure_2(r: Result) -> Figure | None:
 
 def figure_3a(results: list[Result]) -> Figure | None:
     """The grid's accuracies by state."""
-    grids = {r.name: _grid(r) for r in results if r.complete(r.grid)}
+    grids = {r.name: _grid(r) for r in results if r.whole}
     if not grids:
         return None
 
@@ -76,8 +76,7 @@ def figure_3a(results: list[Result]) -> Figure | None:
             offset = (k - (len(grids) - 1) / 2) * min(0.15, 0.7 / len(grids))  # beside its own state
             axes.scatter(grid["i"].to_numpy() + offset, 100 * grid["accuracy"].to_numpy(), s=9, alpha=0.55)
             lowest = grid.group_by("i").agg(pl.col("accuracy").min()).sort("i")
-            style = "-" if k < len(COLOURS) else "--"  # colours come again
-            axes.plot(lowest["i"].to_numpy() + offset, 100 * lowest["accuracy"].to_numpy(), style, label=label)
+            axes.plot(lowest["i"].to_numpy() + offset, 100 * lowest["accuracy"].to_numpy(), _style(k), label=label)
         axes.set_xlabel("state i that is attacked")
         axes.set_ylabel("accuracy (%)")
         _legend_above(axes, grids)
@@ -109,8 +108,8 @@ def figure_3b(results: list[Result]) -> Figure | None:
         return None
 
     def paint(axes: Any) -> None:
-        for label, (states, values, _) in lines.items():
-            axes.plot(states, values, marker="o", label=label)
+        for k, (label, (states, values, _)) in enumerate(lines.items()):
+            axes.plot(states, values, _style(k), marker="o", label=label)
         axes.axhline(0, color="#888888", linewidth=0.8)
         axes.set_xlabel("state t")
         axes.set_ylabel("entropy change (nats)")
@@ -138,8 +137,8 @@ def figure_3c(results: list[Result]) -> Figure | None:
         return None
 
     def paint(axes: Any) -> None:
-        for label, (states, values, _) in lines.items():
-            axes.plot(states, values, marker="o", label=label)
+        for k, (label, (states, values, _)) in enumerate(lines.items()):
+            axes.plot(states, values, _style(k), marker="o", label=label)
         axes.set_xlabel("state t")
         axes.set_ylabel("relative deviation")
         axes.set_ylim(bottom=0)
@@ -153,7 +152,7 @@ def figure_3c(results: list[Result]) -> Figure | None:
 
 def figure_5(r: Result) -> Figure | None:
     """The grid by unrolling, a line per state."""
-    if not r.complete(r.grid):
+    if not r.whole:
         return None
     grid = _grid(r)
     dampings = sorted(grid["damping"].unique().to_list())
@@ -191,8 +190,8 @@ def figure_4(runs: list[Run]) -> Figure | None:
         return None
 
     def paint(axes: Any) -> None:
-        for label, points in curves.items():
-            axes.plot([p[0] for p in points], [100 * p[2] for p in points], marker=".", label=label)
+        for k, (label, points) in enumerate(curves.items()):
+            axes.plot([p[0] for p in points], [100 * p[2] for p in points], _style(k), marker=".", label=label)
         axes.set_xlabel("epoch")
         axes.set_ylabel("held-out PGD accuracy (%)")
         axes.legend(fontsize=8)
@@ -201,6 +200,11 @@ def figure_4(runs: list[Run]) -> Figure | None:
     alt = f"Accuracy under PGD-10 on held-out training images, by epoch: {said}."
     where = "; ".join(f"run {label}: metrics.csv, validation_pgd" for label in curves)
     return draw("figure-4-6", "Figs. 4 and 6. PGD-10 accuracy during training", alt, paint, where=where)
+
+
+def _style(line: int) -> str:
+    """Dashed where colours come again."""
+    return "-" if line < len(COLOURS) else "--"
 
 
 def _legend_above(axes: Any, names: Collection[str]) -> None:

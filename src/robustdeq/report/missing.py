@@ -132,7 +132,7 @@ def _attacks(r: Result) -> list[Missing]:
         same = _aware(r)
         found.append(Missing("all", what, "; ".join(f"{base}{same} --suite {_suite(s)} {into}" for s in r.suites)))
     alone = set(manifest["predictors"]) <= {"deployed", "base"}
-    if alone and r.dynamic and (missing := r.whole_grid - len(r.oblivious_grid)) > 0:
+    if alone and r.dynamic and (missing := r.whole_grid - len(r.oblivious_grid)):
         what = f"{r.label}: {missing} of the grid's {r.whole_grid} attacks"
         found.append(Missing("Tables 1, 6, 7, 8, Figs. 3a, 5", what, f"{base} --suite grid {into}"))
     if alone and "ready" not in groups:

@@ -83,6 +83,11 @@ class Result:
         return len(UNROLLINGS) * len(DAMPINGS) * states
 
     @property
+    def whole(self) -> bool:
+        """Whether the whole oblivious grid was run on every image; not a part of it, such as the strongest."""
+        return len(self.oblivious_grid) == self.whole_grid and self.complete(self.grid)
+
+    @property
     def minimum_attacks(self) -> list[str]:
         """What the paper takes the minimum over."""
         return self.grid if self.dynamic else metrics.minimum_attacks(self.store)
