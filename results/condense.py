@@ -11,7 +11,6 @@ Margin and loss are null, adversarial images and times left out.
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import polars as pl
 
@@ -23,22 +22,22 @@ NOTE = "condensed: entropy to three digits, under most of the grid at deployed s
 def condense(source: Store, target: Store) -> None:
     """Write the copy."""
     for shard in source.shards(None):
-        target.write_clean(shard, _lighter(source.clean_path(shard), all_states=True))
+        target.write_clean(shard, _lighter(source.shard_rows(None, shard), all_states=True))
     manifest = source.manifest
     light = set(metrics.grid_attacks(source))
     if light:
         light -= {metrics.strongest(source, predictor=name).attack for name in manifest["predictors"]}
     for attack in source.attacks:
         for shard in source.shards(attack):
-            rows = _lighter(source.attack_path(attack, shard), all_states=attack not in light)
+            rows = _lighter(source.shard_rows(attack, shard), all_states=attack not in light)
             target.write_attack(attack, shard, rows)
     target.write_manifest({**manifest, "notes": [*manifest["notes"], NOTE]})
 
 
-def _lighter(path: Path, *, all_states: bool) -> pl.DataFrame:
+def _lighter(rows: pl.LazyFrame, *, all_states: bool) -> pl.DataFrame:
     rounded = pl.col("entropy").round_sig_figs(3)
     entropy = rounded if all_states else pl.when("deployed").then(rounded)
-    return pl.read_parquet(path).with_columns(entropy.alias("entropy"), margin=None, loss=None)
+    return rows.with_columns(entropy.alias("entropy"), margin=None, loss=None).collect()
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 # The evaluations of results/README.md. From the top of the repository:
 #   results/evaluate.sh data [model...]
 # where `data` holds cifar-10-batches-py; without models, all six. Killed or stopped, it goes on where it was; two processes share each store.
+# shellcheck disable=SC2086 # the flags are words
 set -eu
 data=${1:?where is the folder that holds cifar-10-batches-py?}
 shift
@@ -19,14 +20,13 @@ defended() { # model, folder, further flags: 200 images; what a kill can lose is
   model=$1 out=$2
   shift 2
   evaluate "$model" "$out" --suite "results/suites/aware-$model.yaml" --aware "$@"
-  evaluate "$model" "$out" --suite audit "$@"
   evaluate "$model" "$out" --suite table4 "$@"
+  evaluate "$model" "$out" --suite audit "$@" # the last: it judges all that the folder holds
 }
 
 thousand="--limit 1000 --batch-size 250 --shard-size 250"
-hundreds="--limit 200 --batch-size 200 --shard-size 200"
+hundreds="--limit 200 --batch-size 200"
 defence="--limit 200 --batch-size 50 --shard-size 50 --defence entropy"
-# shellcheck disable=SC2086 # the flags are words
 
 for name; do
   case $name in

@@ -206,7 +206,7 @@ def test_a_file_that_was_cut_off_is_named_and_made_anew_when_it_is_gone(run, att
     path = store.clean_path(0) if attack is None else store.attack_path(attack, 0)
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(ValueError, match=f"{path} is damaged: copy it again, or delete it"):
+    with pytest.raises(ValueError, match=f"{path} is damaged .*: copy it again, or delete it"):
         run("quick")
     path.unlink()
     assert run("quick").complete

@@ -32,8 +32,14 @@ def test_a_function_through_the_short_suites(tmp_path, suite):
 
 def test_labels_that_a_predictor_does_not_know_are_refused_before_anything_is_written(tmp_path):
     x, y = images(6)
-    with pytest.raises(ValueError, match="labels up to 12, the predictor tells 10 classes apart"):
-        evaluate(plain_function(), (x.float(), y + 12 - y.max()), "quick", tmp_path / "out", threat=Linf(EPS))
+    for labels, message in (
+        (y + 12 - y.max(), "labels up to 12, the predictor tells 10 classes apart"),
+        (y - 10, "labels are whole numbers from 0 on"),
+        (y.float(), "labels are whole numbers from 0 on"),
+        (nn.functional.one_hot(y, 10), r"one for each image; got torch.int64 of shape \[6, 10\]"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            evaluate(plain_function(), (x.float(), labels), "quick", tmp_path / "out", threat=Linf(EPS))
     assert not (tmp_path / "out").exists()
 
 

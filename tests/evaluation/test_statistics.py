@@ -92,6 +92,7 @@ def test_a_difference_of_minima_covers_the_choice_of_the_smallest():
     found = bootstrap_minimum_difference(a, b)
     assert found.value == pytest.approx(0.6 - 0.75)
     assert found.low < found.value < found.high < 0
+    assert found.high > bootstrap_difference(a[:, 0], b[:, 1]).high  # of the two that are smallest
     same = bootstrap_minimum_difference(a, a)
     assert (same.value, same.images) == (0, 400)
     assert same.low < 0 < same.high  # none gained or lost, yet of 400 images only

@@ -5,6 +5,7 @@ import csv
 import io
 import json
 import re
+import shlex
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 from PIL import Image
 
 from robustdeq.cli.main import main
+from robustdeq.evaluation import Store
 from robustdeq.report import find_sources, make_tables, write_report
 from robustdeq.report.formats import as_latex
 from robustdeq.report.images import make_pages
@@ -154,6 +156,27 @@ def test_the_page_of_images_shows_the_kept_pixels_of_the_most_broken_image(tmp_p
     assert np.abs(clean + expected - 255).max() <= 1  # the store's clean images are the attacked ones inverted
     # entropy at z[2]: clean 0.2, attacked 0.7, regulated 0.5
     assert "clean 0.20, attacked 0.70, regulated 0.50" in pictures[0].traces.alt
+
+
+def test_a_store_takes_the_commands_that_are_printed_for_it(tmp_path, capsys):
+    (tmp_path / "mine.yaml").write_text(
+        "{include: [quick], attacks: [{name: two, attack: pgd, options: {steps: 2, step_size: 0.1}}]}"
+    )
+    flags = ["--limit=3", "--eps=0.2", "--batch-size=2", "--shard-size=2", "--seed=5", "--state=2", "--device=cpu"]
+    own = [
+        "--defence=entropy",
+        "--defence.steps=1",
+        "--aware",
+        f"--suite={tmp_path / 'mine.yaml'}",
+        f"--out={tmp_path / 's'}",
+    ]
+    assert main(["evaluate", "tests.evaluation.predictors:small_deq", *flags, *own]) == 0
+    Store(tmp_path / "s").attack_path("two", 1).unlink()
+    found = {m.item: m.command for m in missing_experiments(find_sources([tmp_path / "s"]))}
+    for item in ("all", "Table 4"):
+        assert main(shlex.split(found[item])[1:]) == 0, capsys.readouterr()
+    left = {m.item for m in missing_experiments(find_sources([tmp_path / "s"]))}
+    assert not left & {"all", "Table 4"}
 
 
 def test_a_defence_that_differs_from_the_paper_s_says_so_and_how_to_run_it_again(tmp_path):
@@ -359,11 +382,11 @@ def test_the_commands_for_what_is_missing_name_files_of_suites_and_aware_attacks
     store = two_attacks(tmp_path / "s", defended=True)
     manifest = store.manifest
     manifest["attacks"]["pgd-i2-K1-l1"]["group"] = "grid-aware"
-    store.write_manifest({**manifest, "suites": ["mine", "grid"]})
+    asked = [{"suite": "my/mine.yaml", "aware": True}, {"suite": "grid", "aware": False}]
+    store.write_manifest({**manifest, "asked": asked, "batch_size": 50, "seed": 0})
     store.attack_path("pgd-ready", 0).unlink()
     found = {m.item: m for m in missing_experiments(find_sources([tmp_path]))}
     first, second = found["all"].command.split("; ")
-    assert "--defence entropy --aware --suite mine.yaml --out" in first
-    assert "--defence entropy --aware --suite grid --out" in second
+    assert "--limit 10 --batch-size 50 --defence entropy --aware --suite my/mine.yaml --out" in first
+    assert "--defence entropy --suite grid --out" in second
     assert found["Tables 1, 6, 7, 8, Figs. 3a, 5"].what == "s: 35 of the grid's 36 attacks"
-    assert f"--suite table4 --out {tmp_path / 's'}" in found["Table 4"].command

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import polars as pl
@@ -27,8 +28,6 @@ FILE = "audit.json"
 STEPS = 100
 """Of the longer attacks."""
 RESTARTS = 5
-QUERIES = Square.n_queries
-"""As published; so Square is the same attack as Table 4's, and one folder holds it once."""
 TOLERATED = 0.01
 """Share of images by which an expectation may be missed before a flag is raised."""
 VANISHING = 0.05
@@ -50,10 +49,11 @@ class Budget:
     search: int
     """Of APGD and of the attacks through the defence, where a step costs most."""
     restarts: int
-    queries: int
+    square: Mapping[str, int] = field(default_factory=dict)
+    """Options of Square; with its own budget it is Table 4's, and one folder holds it once."""
 
 
-REDUCED = Budget(steps=12, search=6, restarts=1, queries=15)
+REDUCED = Budget(steps=12, search=6, restarts=1, square={"n_queries": 15})
 """Shows how an audit reads in seconds; its verdict is no evidence, and its notes say so."""
 
 FLAGS = {
@@ -74,7 +74,7 @@ MASKING = ("vanishing-gradients", "black-box-beats-white-box", "more-steps-hurt"
 
 def audit_suite(setting: Setting, budget: Budget | None = None) -> Suite:
     """The checklist as attacks on any predictor; a defence gets the adaptive ones too. Full budget if not said."""
-    budget = Budget(STEPS, STEPS, RESTARTS, QUERIES) if budget is None else budget
+    budget = Budget(STEPS, STEPS, RESTARTS) if budget is None else budget
     if setting.union:
         raise ValueError("the audit compares attacks image by image: leave --union away")
     steps, search = budget.steps, budget.search
@@ -105,7 +105,7 @@ def audit_suite(setting: Setting, budget: Budget | None = None) -> Suite:
             *(replace(spec, options={**spec.options, "n_iter": search}) for spec in on_base(setting)),
         ]
     specs += [
-        square(setting, options={} if budget.queries == QUERIES else {"n_queries": budget.queries}, group="audit"),
+        square(setting, options=budget.square, group="audit"),
         _large(setting, steps),
     ]
     return Suite("audit", specs)
@@ -115,7 +115,8 @@ def reduced_audit(setting: Setting) -> Suite:
     """The same checklist at a budget for demonstrations."""
     words = (
         f"audit-reduced: {REDUCED.search} steps ({REDUCED.steps} of PGD) instead of {STEPS}, no restarts, "
-        f"{REDUCED.queries} Square queries instead of {QUERIES}: it shows how an audit reads, no more"
+        f"{REDUCED.square['n_queries']} Square queries instead of {Square.n_queries}: it shows how an audit reads, no "
+        "more"
     )
     suite = audit_suite(setting, REDUCED)
     return replace(suite, name="audit-reduced", notes=[*suite.notes, words])

@@ -103,6 +103,7 @@ def evaluate(
         data=description,
         threat=threat,
         suite=chosen.name,
+        asked={"suite": str(suite), "aware": aware},
         specs=chosen.specs,
         notes=chosen.notes,
         seed=seed,
@@ -154,6 +155,8 @@ def load_images(
         raise ValueError(
             f"pixels must lie in [0, 1], got [{float(x.min()):g}, {float(x.max()):g}]; divide 8-bit images by 255"
         )
+    if y.ndim != 1 or y.is_floating_point() or (len(y) and int(y.min()) < 0):
+        raise ValueError(f"labels are whole numbers from 0 on, one for each image; got {y.dtype} of shape {[*y.shape]}")
     if limit is not None:
         x, y = x[: _positive("limit", limit)], y[:limit]
     if not len(x):

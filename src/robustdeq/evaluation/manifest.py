@@ -20,7 +20,7 @@ from robustdeq.threat import Threat
 
 FORMAT = "robustdeq-evaluation"
 VERSION = 1
-GROWING = ("attacks", "suites", "notes", "runs")
+GROWING = ("attacks", "suites", "asked", "notes", "runs")
 """Fields that another run in the same store adds to; all others must be equal."""
 
 PATIENCE = 600.0
@@ -43,6 +43,8 @@ class Plan:
     """Name, split, number of images, limit, checksum."""
     threat: Threat
     suite: str
+    asked: dict[str, Any] = field(default_factory=dict)
+    """How the suite was asked for: its name or file, and whether with aware attacks."""
     specs: Sequence[AttackSpec]
     notes: Sequence[str] = field(default=())
     seed: int
@@ -84,6 +86,7 @@ class Plan:
             "all_states": self.all_states,
             "attacks": {spec.name: spec.as_json() for spec in self.specs},
             "suites": [self.suite],
+            "asked": [self.asked],
             "notes": list(self.notes),
             "runs": [{"started": datetime.now(UTC).isoformat(timespec="seconds"), **provenance(world_size)}],
         }
@@ -174,7 +177,10 @@ def merge(found: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
     return {
         **found,
         "attacks": {**found["attacks"], **{k: v for k, v in wanted["attacks"].items() if k not in found["attacks"]}},
-        "suites": [*found["suites"], *(s for s in wanted["suites"] if s not in found["suites"])],
-        "notes": [*found["notes"], *(n for n in wanted["notes"] if n not in found["notes"])],
+        **{key: _more(found.get(key, []), wanted[key]) for key in ("suites", "asked", "notes")},
         "runs": runs,
     }
+
+
+def _more(found: list[Any], wanted: list[Any]) -> list[Any]:
+    return [*found, *(entry for entry in wanted if entry not in found)]

@@ -19,6 +19,8 @@ def difference(
     On the first images, as many as every one of the attacks was tried on.
     """
     names = shared_attacks(a, b, judged_attacks(a)) if attacks is None else list(attacks)
+    if not names:
+        raise ValueError(f"{a.folder} and {b.folder} share no attack: nothing to compare but clean images")
     if a.manifest["data"]["sha256"] != b.manifest["data"]["sha256"]:
         raise ValueError(f"{a.folder} and {b.folder} were evaluated on different images: nothing to pair")
     for store in (a, b):

@@ -50,7 +50,7 @@ class AttackSpec:
     diagnostics: bool = False
     """Store deviation and residual along the trajectory."""
     group: str = "own"
-    """What it belongs to: ready, grid, grid-aware, autoattack, audit, transfer, sanity, own. Not part of the hash."""
+    """ready, grid, grid-aware, table4, autoattack, audit, transfer, sanity or own. Not part of the hash."""
 
     def __post_init__(self) -> None:
         if not NAME.fullmatch(self.name):

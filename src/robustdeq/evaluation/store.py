@@ -53,8 +53,6 @@ ATTACK_SCHEMA: dict[str, Any] = {
     "residual": pl.Float32,
 }
 
-PARQUET_END = b"PAR1"
-
 
 class Store:
     """A folder of results; every file in it is whole."""
@@ -188,8 +186,14 @@ class Store:
     def shard_rows(self, attack: str | None, shard: int) -> pl.LazyFrame:
         """What the file of a finished item holds; None is the clean one."""
         path = self.clean_path(shard) if attack is None else self.attack_path(attack, shard)
-        _check_whole(path)
-        return pl.scan_parquet(path)
+        rows = pl.scan_parquet(path)
+        try:
+            rows.collect_schema()
+        except pl.exceptions.ComputeError as error:
+            raise ValueError(
+                f"{path} is damaged ({error}): copy it again, or delete it and run the evaluation that made it"
+            ) from None
+        return rows
 
     def rows(self, attack: str | Sequence[str] | None = None) -> pl.LazyFrame:
         """All rows of one attack, some, or all, with the column `attack` in front of ATTACK_SCHEMA."""
@@ -224,17 +228,6 @@ class Store:
         frames = [self.shard_rows(attack, shard) for shard in self.shards(attack)]
         empty = pl.LazyFrame(schema=CLEAN_SCHEMA if attack is None else ATTACK_SCHEMA)
         return pl.concat(frames) if frames else empty
-
-
-def _check_whole(path: Path) -> None:
-    """Refuse a file that was cut off, in a copy or by a disk: ours are written whole or not at all."""
-    with open(path, "rb") as file:
-        size = file.seek(0, io.SEEK_END)
-        file.seek(max(0, size - len(PARQUET_END)))
-        if file.read() != PARQUET_END:
-            raise ValueError(
-                f"{path} is damaged: copy it again, or delete it and run the same evaluation, which makes it anew"
-            )
 
 
 def _read_images(path: Path) -> Images:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -91,7 +91,7 @@ def read_suite(path: Path, setting: Setting) -> Suite:
     names = [include] if isinstance(include, str) else include
     included = [make_suite(name, replace(setting, sources=())) for name in names]
     own = [_own_attack(path, entry, setting) for entry in content.get("attacks") or []]
-    specs = [spec for suite in included for spec in suite.specs] + own
+    specs = [*_once(spec for suite in included for spec in suite.specs), *own]
     if not specs:
         raise ValueError(f"{path} names no attack: give 'attacks' or 'include'")
     keep = bool(content.get("keep_images", any(suite.keep_images for suite in included)))
@@ -108,6 +108,11 @@ def read_suite(path: Path, setting: Setting) -> Suite:
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
     return Suite(str(content.get("name", path.stem)), specs, notes, keep, also)
+
+
+def _once(specs: Iterable[AttackSpec]) -> list[AttackSpec]:
+    """Without attacks that several suites share: the same name and the same in every setting."""
+    return list({(spec.name, spec.hash): spec for spec in reversed(list(specs))}.values())[::-1]
 
 
 def _strongest(path: Path, content: Any, specs: list[AttackSpec]) -> tuple[list[AttackSpec], str]:

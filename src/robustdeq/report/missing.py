@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from inspect import signature
 
-from robustdeq.evaluation.named import SUITES
+from robustdeq.evaluation import evaluate
 from robustdeq.evaluation.variants import MAIN, changed_switches
 from robustdeq.report import paper
 from robustdeq.report.sources import Result, Sources, t_f_and_r
+from robustdeq.threat import number
 
 _RECIPES = {("PGD-AT", False): "pgdat", ("PGD-AT", True): "pgdat-random"} | {
     ("TRADES", False): "trades",
@@ -86,9 +88,20 @@ def _prefix(sources: Sources) -> str:
 
 
 def _evaluate(r: Result) -> str:
-    """The command for the model of a store on its images, without its defence."""
-    limit = f" --limit {r.data['limit']}" if r.data["limit"] is not None else ""
-    return f"robustdeq evaluate {r.store.manifest['model']['name']}{limit}"
+    """The command for the model of a store, without its defence, with every flag that the store insists on."""
+    manifest = r.store.manifest
+    given = {"limit": r.data["limit"]} | {key: manifest.get(key) for key in ("batch_size", "shard_size", "seed")}
+    threat, trained_for = manifest["threat"], manifest["model"]["metadata"].get("eps")
+    given["norm"] = threat["norm"]
+    if trained_for is None or number(trained_for, "eps") != threat["eps"]:
+        given["eps"] = r.eps
+    if r.dynamic:
+        given["state"] = r.state if r.state != str(min(8, r.states)) else None
+    told = {key.replace("_", "-"): value for key, value in given.items() if value not in (None, _USUAL.get(key))}
+    return " ".join([f"robustdeq evaluate {manifest['model']['name']}", *(f"--{k} {v}" for k, v in told.items())])
+
+
+_USUAL = {key: p.default for key, p in signature(evaluate).parameters.items()} | {"norm": "Linf"}
 
 
 def _again(r: Result) -> str:
@@ -103,15 +116,10 @@ def _again(r: Result) -> str:
     return " ".join([_evaluate(r), "--defence entropy", *(f"--defence.{k} {str(v).lower()}" for k, v in given.items())])
 
 
-def _aware(r: Result) -> str:
-    """The flag that goes with a store's suites, if they were run with it."""
-    configs = r.store.manifest["attacks"].values()
-    return " --aware" if any(config["group"] == "grid-aware" for config in configs) else ""
-
-
-def _suite(name: str) -> str:
-    """As it is given on the command line: a user's own is called after its file."""
-    return name if name in SUITES else f"{name}.yaml"
+def _asked(r: Result) -> list[str]:
+    """The suites of a store, as they were asked for."""
+    asked = r.store.manifest.get("asked") or [{"suite": name, "aware": False} for name in r.suites]
+    return [f"{'--aware ' if entry['aware'] else ''}--suite {entry['suite']}" for entry in asked]
 
 
 def _attacks(r: Result) -> list[Missing]:
@@ -119,36 +127,34 @@ def _attacks(r: Result) -> list[Missing]:
     manifest, folder = r.store.manifest, r.store.folder.as_posix()
     planned = manifest["attacks"].values()
     groups = {config["group"] for config in planned}
-    base, into = _again(r), f"--out {folder}"
+    again = _again(r)
     if manifest["union"]:
         what = f"{r.label}: accuracies under single attacks, which a store made with --union does not hold"
-        return [Missing("Tables 1, 2, 8", what, f"{base} --suite paper --out OTHER")]
+        return [Missing("Tables 1, 2, 8", what, f"{again} --suite paper --out OTHER")]
     found = []
     unfinished = [name for name in r.store.attacks if not r.store.complete(name)]
     if unfinished:
         what = (
             f"{r.label}: {len(unfinished)} of {len(r.store.attacks)} attacks; the union without them is an upper bound"
         )
-        same = _aware(r)
-        found.append(Missing("all", what, "; ".join(f"{base}{same} --suite {_suite(s)} {into}" for s in r.suites)))
+        found.append(Missing("all", what, "; ".join(f"{again} {suite} --out {folder}" for suite in _asked(r))))
+    of_grid = r.whole_grid - len(r.oblivious_grid) if r.dynamic else 0
+    diagnosed = "ready" not in groups or any(config["diagnostics"] for config in planned)
+    pictures = any(map(r.store.has_images, r.store.attacks))
+    lacking = (
+        ("Tables 1, 6, 7, 8, Figs. 3a, 5", f"{of_grid} of the grid's {r.whole_grid} attacks", "grid", of_grid > 0),
+        ("Table 2", "PGD-10 at the final state", "quick", "ready" not in groups),
+        ("Table 1", "AutoAttack", "autoattack", not any(config["is_aa"] for config in planned)),
+        ("Table 4", "APGD-CE and Square", "table4", r.dynamic and r.states >= 3 and "table4" not in groups),
+        ("Figs. 2, 3c", "deviations and residuals under attack", "quick", r.dynamic and not diagnosed),
+        ("images", "adversarial images to look at", "quick --keep-images", not pictures),
+    )
     alone = set(manifest["predictors"]) <= {"deployed", "base"}
-    if alone and r.dynamic and (missing := r.whole_grid - len(r.oblivious_grid)):
-        what = f"{r.label}: {missing} of the grid's {r.whole_grid} attacks"
-        found.append(Missing("Tables 1, 6, 7, 8, Figs. 3a, 5", what, f"{base} --suite grid {into}"))
-    if alone and "ready" not in groups:
-        found.append(Missing("Table 2", f"{r.label}: PGD-10 at the final state", f"{base} --suite quick {into}"))
-    if alone and not any(config["is_aa"] for config in planned):
-        found.append(Missing("Table 1", f"{r.label}: AutoAttack", f"{base} --suite autoattack {into}"))
-    if alone and r.dynamic and "table4" not in groups:
-        found.append(Missing("Table 4", f"{r.label}: APGD-CE and Square", f"{base} --suite table4 {into}"))
-    if r.dynamic and "paper" not in r.suites and not any(config["diagnostics"] for config in planned):
-        what = f"{r.label}: deviations and residuals under attack"
-        what += "" if alone else "; AutoAttack, PGD-10 at the final state, APGD-CE and Square"
-        items = "Figs. 2, 3c" if alone else "Tables 1, 2, 4, Figs. 2, 3c"
-        found.append(Missing(items, what, f"{base} --suite paper {into}-paper"))
-    if not any(r.store.has_images(name) for name in r.store.attacks):
-        what = f"{r.label}: adversarial images to look at"
-        found.append(Missing("images", what, f"{base} --suite quick --keep-images {into}-images"))
+    for item, what, suite, lacks in lacking:
+        if lacks:
+            here = alone and item not in ("Figs. 2, 3c", "images")  # what is done is not done again
+            into = folder if here else f"{folder}-{suite.split()[0]}"
+            found.append(Missing(item, f"{r.label}: {what}", f"{again} --suite {suite} --out {into}"))
     return found
 
 
@@ -165,7 +171,7 @@ def _transfer(sources: Sources) -> list[Missing]:
     what = "transfer between the models"
     if keeping:
         folders, own = " ".join(r.store.folder.as_posix() for r in keeping), first.store.folder.as_posix()
-        command = f"{_again(first)} --suite {_suite(first.suites[0])} --sources {folders} --out {own}"
+        command = f"{_again(first)} {_asked(first)[0]} --sources {folders} --out {own}"
         return [Missing("Table 3", what, f"{command}  (and so for each)")]
     source, target = (f"{r.store.folder.as_posix()}-transfer" for r in (others[0], first))
     made = f"{_again(others[0])} --suite transfer --out {source}"
@@ -176,7 +182,7 @@ def _transfer(sources: Sources) -> list[Missing]:
 def _settings(sources: Sources) -> list[Missing]:
     dynamic = [r for r in sources.results if r.predictor == "deployed" and r.dynamic]
     have = {t_f_and_r(Result(r.label, r.store, name)) for r in dynamic for name in r.store.manifest["predictors"]}
-    states = max((len(r.store.manifest["predictors"]["deployed"]["states"]) - 1 for r in dynamic), default=8)
+    states = max((r.states for r in dynamic), default=8)
     lacking = [(every, steps) for every, steps in paper.TABLE_5 if every <= states and (every, steps) not in have]
     if not lacking:
         return []

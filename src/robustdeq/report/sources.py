@@ -77,10 +77,14 @@ class Result:
         return [name for name in metrics.grid_attacks(self.store) if configs[name]["group"] == "grid"]
 
     @property
+    def states(self) -> int:
+        """How many the dynamics have, without the final one."""
+        return len(self.store.manifest["predictors"][self.predictor]["states"]) - 1
+
+    @property
     def whole_grid(self) -> int:
         """How many attacks the oblivious grid of as many states has; the paper's 144 of 8."""
-        states = len(self.store.manifest["predictors"][self.predictor]["states"]) - 1  # without the final one
-        return len(UNROLLINGS) * len(DAMPINGS) * states
+        return len(UNROLLINGS) * len(DAMPINGS) * self.states
 
     @property
     def whole(self) -> bool:
@@ -298,7 +302,7 @@ def _oblivious(r: Result, stored: list[Result]) -> list[Result]:
         if other.undefended != "deployed" or r.entropy is not None or t_f_and_r(other) != MAIN:
             continue
         same = [x for x in stored if _identity(x) == _identity(other)]
-        if not any(x.complete(x.grid) for x in same):
+        if not any(x.whole for x in same):
             found.append(other)
     return found
 

@@ -145,7 +145,8 @@ def table_4(results: list[Result]) -> Table:
         same = (r.training, r.method) == ("TRADES", paper.BOTH)
         for search in ("pgd", "apgd", "square"):
             cells = [under(r, f"{search}-i{i}-K{k}-l0.5") for i, k in PAIRS]
-            anywhere = under(r, "square") if search == "square" else NONE
+            squares = [name for name, config in attacks.items() if config["attack"] == "square"]
+            anywhere = under(r, squares[0]) if search == "square" and squares else NONE
             rows.append([*who(r), Cell(f"{search}, ours"), *cells, anywhere, because(r, reasons)])
             if same:
                 theirs = [published(v, "Table 4", comparable=not reasons) for v in paper.TABLE_4[search].values()]
@@ -226,7 +227,7 @@ def tables_6_and_7(results: list[Result]) -> Table:
 def table_8(results: list[Result]) -> Table:
     """The strongest unrolling at each state."""
     rows: list[list[Cell]] = []
-    states = max((len(r.store.manifest["predictors"]["deployed"]["states"]) - 1 for r in results), default=0)
+    states = max((r.states for r in results), default=0)
     for r in results:
         if not r.complete(r.grid):
             continue
