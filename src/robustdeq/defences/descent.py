@@ -66,9 +66,12 @@ class EntropyDescent:
                 (gradient,) = torch.autograd.grad(value.sum(), point)
             if trace is not None:
                 trace.append(value.detach())
-            move = gradient.sign() if self.direction == "sign" else gradient
-            moved = torch.minimum(torch.maximum(x_hat - self.step_size * move, low), high)
-            x_hat = torch.where(torch.isfinite(gradient), moved, x_hat)
+            if gradient.stride() != x_hat.stride():  # mixed layouts make every pass over the pixels slow
+                x_hat, low, high = (torch.empty_like(gradient).copy_(pixels) for pixels in (x_hat, low, high))
+            move = gradient.nan_to_num(0.0, 0.0, 0.0)
+            if self.direction == "sign":
+                move.sign_()
+            x_hat = x_hat.sub(move, alpha=self.step_size).clamp_(low, high)
         if trace is not None:
             trace.append(H(f, h, x_hat))
         return x_hat
