@@ -7,8 +7,8 @@ import torch
 from tests.evaluation.predictors import small_deq
 
 import robustdeq as rd
+from robustdeq.cli.clock import clock, duration, left
 from robustdeq.cli.deploy import deploy
-from robustdeq.cli.evaluate import duration
 from robustdeq.cli.main import main
 from robustdeq.defences import EarlyState, EntropyReduction
 
@@ -77,6 +77,11 @@ def test_what_is_deployed():
 )
 def test_durations(text, seconds):
     assert duration(text) == seconds
+
+
+def test_times_that_are_left():
+    assert (clock(3909.6), clock(59.7)) == ("1:05:10", "0:01:00")
+    assert (left(0, 9, 0.1), left(3, 9, 60.0)) == ("", ", 0:02:00 left")
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 from typing import Literal
 
@@ -12,13 +11,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from torch import nn
 
 from robustdeq.cli.checkpoints import defence_budget, resolve
+from robustdeq.cli.clock import clock, duration
 from robustdeq.cli.deploy import defence_settings, deploy
 from robustdeq.evaluation import Interrupted, evaluate
 from robustdeq.evaluation import Progress as Report
 from robustdeq.processes import launch
 from robustdeq.threat import L2, Linf, Threat, number
-
-UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 def run(
@@ -141,26 +139,10 @@ def run(
     return 0
 
 
-def duration(text: str) -> float:
-    """Seconds of 90s, 30m, 2h, 1h30m, or a plain number."""
-    parts = re.findall(r"(\d+(?:\.\d+)?)([smhd])", text)
-    if "".join(number + unit for number, unit in parts) == text and parts:
-        return sum(float(number) * UNITS[unit] for number, unit in parts)
-    try:
-        return float(text)
-    except ValueError:
-        raise ValueError(f"--budget must be a time such as 90s, 30m, 2h or 1h30m, got {text!r}") from None
-
-
 def describe(now: Report) -> str:
     """One line of progress."""
-    left = "" if now.remaining is None else f"  {_clock(now.remaining)} left"
+    left = "" if now.remaining is None else f"  {clock(now.remaining)} left"
     return f"{now.doing}  robust in [{now.robust.low:.1%}, {now.robust.high:.1%}]  {now.rate:.1f} img/s{left}"
-
-
-def _clock(seconds: float) -> str:
-    minutes = round(seconds) // 60
-    return f"{minutes // 60}:{minutes % 60:02d}:{round(seconds) % 60:02d}"
 
 
 def _threat(norm: str, eps: str | None, trained_for: float | None, ckpt: str) -> Threat:

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table as Shown
 
 from robustdeq.evaluation import Store
@@ -122,6 +122,7 @@ def _run_all(queues: list[list[Step]], console: Console) -> Step | None:
         BarColumn(),
         TextColumn("{task.percentage:3.0f} %"),
         TimeElapsedColumn(),
+        TimeRemainingColumn(),
     )
     with Progress(*columns, console=console) as bar, _children() as running:
         tasks: dict[int, TaskID] = {}

@@ -17,8 +17,7 @@ BATCH = {"mdeq-large": 32, "mdeq-tiny": 128}
 @torch.no_grad()
 def core(models: list[str], batch: int | None, rounds: int, say: Callable[[str], None]) -> list[dict[str, Any]]:
     """Records of ours beside the plain implementation, seconds per image, for each model in float32."""
-    say("measuring the machine's peak convolution rate")
-    peak = peak_rate(rounds)
+    peak = peak_rate(rounds, say)
     return [record for name in models for record in _one(name, batch or BATCH.get(name, 32), rounds, peak, say)]
 
 
@@ -38,17 +37,22 @@ def _one(name: str, batch: int, rounds: int, peak: float, say: Callable[[str], N
         f(z)
     macs = sum(c.macs for c in log.calls)
 
-    say(f"{name}: one f, batch {batch}")
     ours_f, plain_f, convolutions = best_times(
-        rounds, lambda: f(z), lambda: slow(z), lambda: [c.run() for c in log.calls]
+        rounds,
+        lambda: f(z),
+        lambda: slow(z),
+        lambda: [c.run() for c in log.calls],
+        say=say,
+        what=f"{name}: one f, batch {batch}",
     )
-    say(f"{name}: solve, N = {steps}")
     model.tol = 0.0  # neither side may stop early: both take all N steps
     ours_solve, plain_solve, f_beside = best_times(
         rounds,
         lambda: _solve(model, x),
         lambda: plain.solve(plain.CountedDynamics(other, other.encoder(x).contiguous()), max_steps=steps, tol=0.0),
         lambda: f(z),
+        say=say,
+        what=f"{name}: solve, N = {steps}",
     )
     return [
         {

@@ -34,11 +34,11 @@ def _one(name: str, batch: int, rounds: int, say: Callable[[str], None]) -> list
     undefended = partial(_predict, EarlyState(model, state=model.solver.max_steps), x)
     records: list[dict[str, Any]] = []
     for every, steps in [MAIN, *GRID]:
-        say(f"{name}: T_f = {every}, R = {steps}, batch {batch}")
         ours = partial(_predict, EarlyState(EntropyReduction(model, every=every, steps=steps)), x)
         plain = partial(defended_mdeq, other, x, every=every, steps=steps, tol=0.0, judge_last=False)
         main = not records
-        taken = best_times(rounds if main else max(1, rounds // 3), ours, plain, undefended)
+        what = f"{name}: T_f = {every}, R = {steps}, batch {batch}, setting {len(records) + 1} of {1 + len(GRID)}"
+        taken = best_times(rounds if main else max(1, rounds // 3), ours, plain, undefended, say=say, what=what)
         record: dict[str, Any] = {
             "name": f"defended T_f={every} R={steps}" + ("" if main else ", grid"),
             "model": name,

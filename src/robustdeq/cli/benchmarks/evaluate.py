@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 
 from robustdeq.cli.checkpoints import resolve
+from robustdeq.cli.clock import left
+from robustdeq.cli.evaluate import describe
 from robustdeq.data import load_dataset
 from robustdeq.defences import EarlyState
 from robustdeq.evaluation import evaluate as run_suite
@@ -71,7 +73,7 @@ def _one(ckpt: str, name: str, images: int, data_root: Path | None, say: Callabl
                 batch_size=BATCH,
                 union=union,
                 all_states=False,
-                report=lambda now, label=label: say(f"{name}: ours, {label}: {now.done}/{now.total}"),  # type: ignore[misc]
+                report=lambda now, label=label: say(f"{name}: ours, {label}: {describe(now)}"),  # type: ignore[misc]
             )
             rows = min(BATCH, count) if union else _rows(deployed, eps, count)
             taken[label] = (time.perf_counter() - begin) / count, count, rows
@@ -107,7 +109,7 @@ def _plain(model: MDEQ, x: Tensor, y: Tensor, eps: float, say: Callable[[str], N
     generator = torch.Generator().manual_seed(0)
     begin = time.perf_counter()
     for done, (i, k, damping) in enumerate(chosen):
-        say(f"plain: {done}/{len(chosen)} attacks")
+        say(f"plain: {done} of {len(chosen)} attacks{left(done, len(chosen), time.perf_counter() - begin)}")
         for images, labels in zip(x.split(BATCH), y.split(BATCH), strict=True):
             noise = (2 * torch.rand(images.shape, generator=generator) - 1) * eps
             start = (images + noise).clamp(0, 1)

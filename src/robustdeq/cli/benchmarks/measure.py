@@ -12,16 +12,27 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from robustdeq.cli.clock import left
 
-def best_times(rounds: int, *jobs: Callable[[], Any]) -> list[float]:
-    """Seconds of each job: the least of `rounds` runs, the jobs taking turns so that a slow phase hits all alike."""
+
+def best_times(rounds: int, *jobs: Callable[[], Any], say: Callable[[str], None], what: str) -> list[float]:
+    """Seconds of each job: the least of `rounds` runs, the jobs taking turns so that a slow phase hits all alike.
+
+    Args:
+        rounds: Timed ones; one before them warms up.
+        jobs: What is timed.
+        say: Told what is measured and how long it will still take, before every job.
+        what: The words for that.
+    """
     best = [float("inf")] * len(jobs)
-    for round_ in range(rounds + 1):
-        for i, job in enumerate(jobs):
-            start = time.perf_counter()
-            job()
-            if round_ > 0:  # the first round warms up
-                best[i] = min(best[i], time.perf_counter() - start)
+    began, total = time.perf_counter(), (rounds + 1) * len(jobs)
+    for done in range(total):
+        say(f"{what}: {done} of {total} runs{left(done, total, time.perf_counter() - began)}")
+        round_, i = divmod(done, len(jobs))
+        start = time.perf_counter()
+        jobs[i]()
+        if round_ > 0:
+            best[i] = min(best[i], time.perf_counter() - start)
     return best
 
 
@@ -91,12 +102,13 @@ def multiply_adds(job: Callable[[], Any]) -> int:
     return count.macs
 
 
-def peak_rate(rounds: int) -> float:
+def peak_rate(rounds: int, say: Callable[[str], None]) -> float:
     """Multiply-adds per second of the fastest of a few large, well-shaped convolutions."""
     rates = []
     for channels, size in ((64, 64), (128, 32), (256, 16)):
         x = torch.randn(16, channels, size, size).contiguous(memory_format=torch.channels_last)
         w = torch.randn(channels, channels, 3, 3).contiguous(memory_format=torch.channels_last)
-        (seconds,) = best_times(rounds, partial(torch.nn.functional.conv2d, x, w, padding=1))
+        job = partial(torch.nn.functional.conv2d, x, w, padding=1)
+        (seconds,) = best_times(rounds, job, say=say, what="the machine's peak convolution rate")
         rates.append(x.numel() * w[0].numel() / seconds)
     return max(rates)

@@ -51,19 +51,18 @@ def _one(name: str, batch: int, rounds: int, say: Callable[[str], None], *, comp
     draws = _Depths(seed=0, step=0)
 
     def our_step(kind: str, random: bool) -> None:
-        say(f"{name}: {_label(kind, random)}, batch {batch}: ours")
         _update(optimizers[0], _objective(kind, random)(ours, x, y, draws).total)
 
     def plain_step(kind: str, random: bool) -> None:
-        say(f"{name}: {_label(kind, random)}, batch {batch}: plain")
         _update(optimizers[1], _plain_loss(kind, random, other, x, y, draws))
 
     rows = [(kind, random) for kind in ("pgdat", "trades") for random in (False, True)]
     jobs = [partial(step, *row) for row in rows for step in (our_step, plain_step)]
+    say(f"{name}: counting multiply-adds")
     macs = [multiply_adds(job) for job in jobs]
     if compiled:
         ours.compile()
-    seconds = best_times(rounds, *jobs)
+    seconds = best_times(rounds, *jobs, say=say, what=f"{name}: training steps, batch {batch}")
     return [
         {
             "name": f"{_label(*row)}{', compiled' if compiled else ''}",
