@@ -21,8 +21,7 @@ MODEL = small_deq()
 @pytest.fixture
 def audit(tmp_path, monkeypatch):
     """A short audit at one radius for all."""
-    for name, value in {"STEPS": 11, "RESTARTS": 2, "QUERIES": 60}.items():
-        monkeypatch.setattr(module, name, value)
+    monkeypatch.setattr(module, "FULL", module.Budget(steps=11, search=11, restarts=2, square={"n_queries": 60}))
 
     def audited(predictor, labels=10, **options):
         options = {"threat": Linf(0.02), "batch_size": COUNT, "shard_size": COUNT} | options

@@ -25,9 +25,6 @@ from robustdeq.evaluation.subject import Subject
 from robustdeq.files import write_atomically
 
 FILE = "audit.json"
-STEPS = 100
-"""Of the longer attacks."""
-RESTARTS = 5
 TOLERATED = 0.01
 """Share of images by which an expectation may be missed before a flag is raised."""
 VANISHING = 0.05
@@ -53,6 +50,7 @@ class Budget:
     """Options of Square; with its own budget it is Table 4's, and one folder holds it once."""
 
 
+FULL = Budget(steps=100, search=100, restarts=5)
 REDUCED = Budget(steps=12, search=6, restarts=1, square={"n_queries": 15})
 """Shows how an audit reads in seconds; its verdict is no evidence, and its notes say so."""
 
@@ -74,7 +72,7 @@ MASKING = ("vanishing-gradients", "black-box-beats-white-box", "more-steps-hurt"
 
 def audit_suite(setting: Setting, budget: Budget | None = None) -> Suite:
     """The checklist as attacks on any predictor; a defence gets the adaptive ones too. Full budget if not said."""
-    budget = Budget(STEPS, STEPS, RESTARTS) if budget is None else budget
+    budget = FULL if budget is None else budget
     if setting.union:
         raise ValueError("the audit compares attacks image by image: leave --union away")
     steps, search = budget.steps, budget.search
@@ -114,7 +112,7 @@ def audit_suite(setting: Setting, budget: Budget | None = None) -> Suite:
 def reduced_audit(setting: Setting) -> Suite:
     """The same checklist at a budget for demonstrations."""
     words = (
-        f"audit-reduced: {REDUCED.search} steps ({REDUCED.steps} of PGD) instead of {STEPS}, no restarts, "
+        f"audit-reduced: {REDUCED.search} steps ({REDUCED.steps} of PGD) instead of {FULL.steps}, no restarts, "
         f"{REDUCED.square['n_queries']} Square queries instead of {Square.n_queries}: it shows how an audit reads, no "
         "more"
     )
