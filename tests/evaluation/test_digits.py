@@ -49,7 +49,7 @@ def test_the_grid_end_to_end(standard, tmp_path):
 
 
 def test_a_defence_around_a_standard_model_falls_to_its_static_base(standard, tmp_path, monkeypatch):
-    budget = Budget(steps=12, search=5, restarts=1, queries=5)  # to break it is easy, and time is short
+    budget = Budget(steps=12, search=5, restarts=1, square={"n_queries": 5})  # to break it is easy, and time is short
     monkeypatch.setitem(named.SUITES, "audit", lambda setting: audit_suite(setting, budget))
     eps = 0.15
     defended = EarlyState(EntropyReduction(standard, every=2, steps=10, radius=eps, step_size=eps / 4), state=8)
