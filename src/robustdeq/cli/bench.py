@@ -14,6 +14,7 @@ from robustdeq.cli.benchmarks.core import core
 from robustdeq.cli.benchmarks.defence import defence
 from robustdeq.cli.benchmarks.evaluate import evaluate
 from robustdeq.cli.benchmarks.train import train
+from robustdeq.cli.progress import saying
 from robustdeq.provenance import provenance
 
 SUBJECTS = {"core": core, "defence": defence}
@@ -55,13 +56,13 @@ def run(
     if not console.is_terminal:
         console = Console(width=120)  # into a file: the table has no screen to fit
     where = provenance()
-    with console.status("starting") as status:
+    with saying(console) as say:
         if subject == "evaluate":
-            records = evaluate(models.split(",") if models else [], images, data_root, status.update)
+            records = evaluate(models.split(",") if models else [], images, data_root, say)
         elif subject == "train":
-            records = train((models or MODELS).split(","), batch, rounds, status.update, compiled=compile)
+            records = train((models or MODELS).split(","), batch, rounds, say, compiled=compile)
         else:
-            records = SUBJECTS[subject]((models or MODELS).split(","), batch, rounds, status.update)
+            records = SUBJECTS[subject]((models or MODELS).split(","), batch, rounds, say)
     console.print(_table(records))
     for r in records:
         if "macs_speedup" in r:

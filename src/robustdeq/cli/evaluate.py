@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Literal
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from torch import nn
 
 from robustdeq.cli.checkpoints import defence_budget, resolve
 from robustdeq.cli.clock import clock, duration
 from robustdeq.cli.deploy import defence_settings, deploy
+from robustdeq.cli.progress import counting
 from robustdeq.evaluation import Interrupted, evaluate
 from robustdeq.evaluation import Progress as Report
 from robustdeq.processes import launch
@@ -104,13 +104,11 @@ def run(
     if isinstance(predictor, nn.Module):
         predictor = predictor.to(fabric.device)
     console = Console(quiet=os.environ.get("RANK", "0") != "0")
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     try:
-        with Progress(*columns, console=console) as bar:
-            task = bar.add_task("preparing", total=None)
+        with counting(console, estimate=False) as count:  # its own estimate is better: attacks differ in cost
 
             def report(now: Report) -> None:
-                bar.update(task, description=describe(now), completed=now.done, total=now.total)
+                count(describe(now), now.done, now.total)
 
             verdict = evaluate(
                 predictor,

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from robustdeq.cli.checkpoints import defence_budget, resolve
 from robustdeq.cli.deploy import deploy
+from robustdeq.cli.progress import saying
 from robustdeq.data import DataError, DataNotFoundError
 from robustdeq.data.photos import Photo, read_photo
 from robustdeq.evaluation.subject import Subject
@@ -57,18 +58,21 @@ def run(
     predictor = deploy(checkpoint.predictor, defence=settings, state=None if state is None else str(state))
     records: list[Record] = []
     photos: list[tuple[Record, Photo]] = []
-    for path in image:
-        record: Record = {"file": str(path)}
-        records.append(record)
-        try:
-            photos.append((record, read_photo(path, shape)))
-        except (DataError, DataNotFoundError) as error:
-            record["error"] = str(error)
-    for start in range(0, len(photos), BATCH):
-        batch = photos[start : start + BATCH]
-        answers = _predict(predictor, torch.stack([photo.pixels for _, photo in batch]), checkpoint.classes)
-        for (record, photo), answer in zip(batch, answers, strict=True):
-            record |= {**answer, "defence": defence, "notes": list(photo.notes)}
+    with saying(Console(stderr=True)) as say:
+        for done, path in enumerate(image):
+            say(f"reading: {done:,} of {len(image):,}")
+            record: Record = {"file": str(path)}
+            records.append(record)
+            try:
+                photos.append((record, read_photo(path, shape)))
+            except (DataError, DataNotFoundError) as error:
+                record["error"] = str(error)
+        for start in range(0, len(photos), BATCH):
+            say(f"predicting: {start:,} of {len(photos):,}")
+            batch = photos[start : start + BATCH]
+            answers = _predict(predictor, torch.stack([photo.pixels for _, photo in batch]), checkpoint.classes)
+            for (record, photo), answer in zip(batch, answers, strict=True):
+                record |= {**answer, "defence": defence, "notes": list(photo.notes)}
     if as_json:
         print(json.dumps(records, indent=2, allow_nan=False))  # noqa: T201
     elif photos:

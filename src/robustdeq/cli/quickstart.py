@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table as Shown
 
+from robustdeq.cli.progress import saying
 from robustdeq.evaluation import Store
 from robustdeq.report import make_report
 from robustdeq.report.table import Table
@@ -89,8 +90,9 @@ def run(*, out: Path = Path("runs/quickstart")) -> int:
         print(f"robustdeq: error: {failed.what} failed, {failed.log} says:\n{last}", file=sys.stderr)  # noqa: T201
         return 1
     writing = time.monotonic()
-    report = make_report([out])
-    index = report.write(out / "report")
+    with saying(console) as say:
+        report = make_report([out], say)
+        index = report.write(out / "report")
     _took(console, time.monotonic() - writing, "report")
     _took(console, time.monotonic() - began, "in all\n")
     console.print(_shown(report.table("table-1")))

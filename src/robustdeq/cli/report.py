@@ -6,6 +6,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from robustdeq.cli.progress import saying
 from robustdeq.report import write_report
 
 
@@ -19,5 +20,7 @@ def run(dirs: list[Path], *, out: Path) -> None:
         dirs: Stores of evaluate, folders of train, or folders above them.
         out: Where the report goes.
     """
-    index = write_report(dirs, out)
-    Console().print(f"{index} (and beside it report.md, tables/*.csv, tables/*.tex, figures/*.svg)", soft_wrap=True)
+    console = Console()
+    with saying(console) as say:
+        index = write_report(dirs, out, say)
+    console.print(f"{index} (and beside it report.md, tables/*.csv, tables/*.tex, figures/*.svg)", soft_wrap=True)

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from robustdeq.cli.progress import counting
 from robustdeq.recipes import merge, parse_config, read_recipe
 from robustdeq.training.signals import Interrupted
 from robustdeq.training.trainer import Progress as Report
@@ -29,24 +29,11 @@ def run(
     """
     config = parse_config(merge(read_recipe(recipe), overrides))
     console = Console(quiet=os.environ.get("RANK", "0") != "0")
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console) as bar:
-        task = bar.add_task("preparing", total=None)
+    with counting(console) as count:
 
         def report(now: Report) -> None:
             validation = "" if now.robust is None else f"  val {now.clean:.1%} / pgd {now.robust:.1%}"
-            bar.update(
-                task,
-                description=f"loss {now.loss:.3f}{validation}  {now.rate:.0f} img/s",
-                completed=now.step,
-                total=now.total,
-            )
+            count(f"loss {now.loss:.3f}{validation}  {now.rate:.0f} img/s", now.step, now.total)
 
         trainer = Trainer(config, out, data_root=data_root, device=device, report=report)
         try:

@@ -17,6 +17,7 @@ from robustdeq.report.numbers import autoattack, because, minimum, origin, ready
 from robustdeq.report.sources import Result, Sources, budget
 from robustdeq.report.table import NONE, Cell, Table, number, published, share
 
+Say = Callable[[str], None]
 WHO = ("store", "training", "method")
 PAIRS = tuple(paper.TABLE_4["pgd"])
 TABLE_1 = ("clean", "PGD", "AA", "PGD, AA", "union", "paper: clean", "paper: PGD", "paper: AA", "comparable")
@@ -28,7 +29,11 @@ OBLIVIOUS = (
 )
 
 
-def make_tables(sources: Sources) -> list[Table]:
+def silent(words: str) -> None:
+    """Tell nobody."""
+
+
+def make_tables(sources: Sources, say: Say = silent) -> list[Table]:
     """Every table that the results allow."""
     makers: list[Callable[[list[Result]], Table | None]] = [
         table_1,
@@ -43,7 +48,10 @@ def make_tables(sources: Sources) -> list[Table]:
         audits,
         every_attack,
     ]
-    made = [make(sources.results) for make in makers] if sources.results else []
+    made = []
+    for k, make in enumerate(makers if sources.results else (), 1):
+        say(f"table {k} of {len(makers)} from {len(sources.results)} results")
+        made.append(make(sources.results))
     return [_pruned(table) for table in made if table is not None and table.rows]
 
 

@@ -16,7 +16,7 @@ from robustdeq.report.images import ImagePage, make_pages
 from robustdeq.report.missing import Missing, missing_experiments
 from robustdeq.report.sources import Sources, find_sources
 from robustdeq.report.table import Table
-from robustdeq.report.tables import make_tables
+from robustdeq.report.tables import Say, make_tables, silent
 
 LIST = ".robustdeq-report"
 """What a report consists of, so that the next one into the same folder leaves nothing of it."""
@@ -97,26 +97,32 @@ def _listed(folder: Path) -> set[str]:
     return {name for name in names if (folder / name).resolve().is_relative_to(folder.resolve())}
 
 
-def make_report(folders: Sequence[str | Path]) -> Report:
-    """From stores of `evaluate`, folders of `train`, or folders above them."""
+def make_report(folders: Sequence[str | Path], say: Say = silent) -> Report:
+    """From stores of `evaluate`, folders of `train`, or folders above them; `say` is told what is being done."""
+    say("reading the results")
     sources = find_sources(folders)
+    tables = make_tables(sources, say)
+    say("drawing figures")
+    figures = make_figures(sources)
+    say("pages of images, and what is missing")
     return Report(
         sources=sources,
-        tables=make_tables(sources),
-        figures=make_figures(sources),
+        tables=tables,
+        figures=figures,
         pages=make_pages(sources),
         missing=missing_experiments(sources),
     )
 
 
-def write_report(folders: Sequence[str | Path], out: str | Path) -> Path:
+def write_report(folders: Sequence[str | Path], out: str | Path, say: Say = silent) -> Path:
     """Everything that the results allow; the same results give the same bytes.
 
     Args:
         folders: Stores of `evaluate`, folders of `train`, or folders above them.
         out: Where the report goes.
+        say: Told what is being done.
 
     Returns:
         Its index.html.
     """
-    return make_report(folders).write(out)
+    return make_report(folders, say).write(out)

@@ -1,0 +1,90 @@
+"""How far a command is: a bar on a terminal, in a log a line now and then."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from robustdeq.cli.clock import clock, left
+
+FIRST, EVERY, SHARE = 2.0, 30.0, 0.01
+"""Seconds until the first line in a log; between the others this many, or this share of the time so far."""
+
+Say = Callable[[str], None]
+Count = Callable[[str, int, int], None]
+
+
+@contextmanager
+def counting(console: Console, *, estimate: bool = True) -> Iterator[Count]:
+    """A function to be told the words, how many are done and of how many; `estimate` adds the time left."""
+    if not console.is_terminal:
+        with _lines(console) as lines:
+            first: list[tuple[int, float]] = []  # what a command that goes on has found done is not its speed
+
+            def count(words: str, done: int, total: int) -> None:
+                first[:] = first or [(done, lines.elapsed)]
+                found, since = first[0]
+                rest = left(done - found, total - found, lines.elapsed - since) if estimate else ""
+                lines.say(f"{done:,} of {total:,}  {words}{rest}")
+
+            yield count
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, *([TimeRemainingColumn()] if estimate else []), console=console) as bar:
+        task = bar.add_task("preparing", total=None)
+        yield lambda words, done, total: bar.update(task, description=words, completed=done, total=total)
+
+
+@contextmanager
+def saying(console: Console) -> Iterator[Say]:
+    """A function to be told what is being done."""
+    if not console.is_terminal:
+        with _lines(console) as lines:
+            yield lines.say
+        return
+    with console.status("starting") as status:
+        yield status.update
+
+
+class _Lines:
+    """Words for a log, the newest of them now and then."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.began = time.monotonic()
+        self.next = self.began + FIRST
+        self.held: str | None = None
+        self.printed = False
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds so far."""
+        return time.monotonic() - self.began
+
+    def say(self, words: str) -> None:
+        """Print the words if the last line was long ago."""
+        self.held = words
+        if time.monotonic() >= self.next:
+            self.flush()
+
+    def flush(self) -> None:
+        """Print the newest words unless they have been printed."""
+        if self.held is None:
+            return
+        self.console.print(f"{clock(self.elapsed)}  {self.held}", soft_wrap=True, highlight=False, markup=False)
+        self.console.file.flush()
+        self.held, self.next, self.printed = None, time.monotonic() + max(EVERY, SHARE * self.elapsed), True
+
+
+@contextmanager
+def _lines(console: Console) -> Iterator[_Lines]:
+    lines = _Lines(console)
+    try:
+        yield lines
+    finally:
+        if lines.printed:  # where it ended; a short command needs no word on that
+            lines.flush()
