@@ -42,10 +42,27 @@ def test_bench_train_has_a_row_for_each_objective_and_its_multiply_adds(tmp_path
     assert list(records) == ["pgdat", "pgdat + random", "trades", "trades + random"]
     for r in records.values():
         assert r["speedup"] == pytest.approx(r["plain"] / r["ours"])
+        assert r["speedup"] == pytest.approx(r["speedup_at_peak"] * r["fraction_of_peak"])
     # random states leave half of the solves out; TRADES' clean prediction is computed once, not at every inner step
     assert records["trades + random"]["total_macs"] < records["trades"]["total_macs"]
     assert records["trades"]["macs_speedup"] > 1.1 > records["pgdat"]["macs_speedup"] >= 1.0
     assert "trades + random: in multiply-adds" in capsys.readouterr().out
+
+
+def test_bench_defence_says_what_arithmetic_allows(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("robustdeq.cli.benchmarks.defence.GRID", [(8, 1)])
+    file = tmp_path / "bench.json"
+    words = ["bench", "defence", "--models", "mdeq-nano", "--batch", "1", "--rounds", "1", "--json", str(file)]
+    assert main(words) == 0
+    main_row, other = json.loads(file.read_text())
+    assert (main_row["name"], other["name"]) == ("defended T_f=2 R=10", "defended T_f=8 R=1, grid")
+    assert main_row["over_undefended"] == pytest.approx(
+        main_row["over_undefended_at_peak"] / main_row["fraction_of_peak"]
+    )
+    # 40 inner iterations cost more than the solve; plain evaluates all of f in each
+    assert main_row["macs_over_undefended"] > 2
+    assert main_row["macs_speedup"] > 1.2
+    assert "at the machine's peak" in " ".join(capsys.readouterr().out.split())
 
 
 def test_bench_refuses_to_compile_what_it_does_not_compile(capsys):

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from robustdeq import EarlyState, EntropyReduction, create_model
-from robustdeq.cli.benchmarks.measure import best_times, multiply_adds
+from robustdeq.cli.benchmarks.measure import arithmetic, best_times, multiply_adds, peak_rate
 from robustdeq.models import MDEQ
 from robustdeq.plain import default_layout, defended_mdeq
 
@@ -21,10 +21,11 @@ GRID = [(every, steps) for steps in (0, 1, 5, 10, 20) for every in (1, 2, 4, 8)]
 
 def defence(models: list[str], batch: int | None, rounds: int, say: Callable[[str], None]) -> list[dict[str, Any]]:
     """Records of predictions at z^[8], the paper's variant, seconds per image; T_f = 2, R = 10 first, then the grid."""
-    return [record for name in models for record in _one(name, batch or BATCH.get(name, 32), rounds, say)]
+    peak = peak_rate(rounds, say)
+    return [record for name in models for record in _one(name, batch or BATCH.get(name, 32), rounds, peak, say)]
 
 
-def _one(name: str, batch: int, rounds: int, say: Callable[[str], None]) -> list[dict[str, Any]]:
+def _one(name: str, batch: int, rounds: int, peak: float, say: Callable[[str], None]) -> list[dict[str, Any]]:
     model: MDEQ = create_model(name).eval()
     if not isinstance(model, MDEQ):
         raise ValueError(f"bench defence measures MDEQ models, not {name}")
@@ -53,8 +54,9 @@ def _one(name: str, batch: int, rounds: int, say: Callable[[str], None]) -> list
             macs = [multiply_adds(job) for job in (ours, plain, undefended)]
             record |= {
                 "total_macs": macs[0] / batch,
-                "macs_speedup": macs[1] / macs[0],
                 "macs_over_undefended": macs[0] / macs[2],
+                "over_undefended_at_peak": macs[0] / peak / taken[2],
+                **arithmetic(taken[0], taken[1], (macs[0], macs[1]), peak),
             }
         records.append(record)
     return records

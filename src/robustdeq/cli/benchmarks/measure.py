@@ -102,6 +102,22 @@ def multiply_adds(job: Callable[[], Any]) -> int:
     return count.macs
 
 
+def arithmetic(ours: float, plain: float, macs: tuple[int, int], peak: float) -> dict[str, float]:
+    """What the multiply-adds of a job say about its speed beside plain's, for its record.
+
+    Args:
+        ours: Seconds.
+        plain: Seconds.
+        macs: Multiply-adds of ours and of plain, of as many images.
+        peak: The machine's, per second.
+    """
+    return {
+        "macs_speedup": macs[1] / macs[0],
+        "fraction_of_peak": macs[0] / ours / peak,
+        "speedup_at_peak": plain * peak / macs[0],
+    }
+
+
 def peak_rate(rounds: int, say: Callable[[str], None]) -> float:
     """Multiply-adds per second of the fastest of a few large, well-shaped convolutions."""
     rates = []

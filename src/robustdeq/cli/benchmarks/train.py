@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from robustdeq import create_model
-from robustdeq.cli.benchmarks.measure import best_times, multiply_adds
+from robustdeq.cli.benchmarks.measure import arithmetic, best_times, multiply_adds, peak_rate
 from robustdeq.models import MDEQ
 from robustdeq.plain import default_layout
 from robustdeq.plain import training as plain
@@ -35,12 +35,17 @@ def train(
     models: list[str], batch: int | None, rounds: int, say: Callable[[str], None], *, compiled: bool = False
 ) -> list[dict[str, Any]]:
     """Records of a whole step (inner attack, losses, backward, Adam), seconds per image."""
+    peak = peak_rate(rounds, say)
     return [
-        record for name in models for record in _one(name, batch or BATCH.get(name, 32), rounds, say, compiled=compiled)
+        record
+        for name in models
+        for record in _one(name, batch or BATCH.get(name, 32), rounds, peak, say, compiled=compiled)
     ]
 
 
-def _one(name: str, batch: int, rounds: int, say: Callable[[str], None], *, compiled: bool) -> list[dict[str, Any]]:
+def _one(
+    name: str, batch: int, rounds: int, peak: float, say: Callable[[str], None], *, compiled: bool
+) -> list[dict[str, Any]]:
     """All objectives of a model take turns, so that a slow phase of the machine hits them alike."""
     generator = torch.Generator().manual_seed(0)
     ours = create_model(name).train()
@@ -73,7 +78,7 @@ def _one(name: str, batch: int, rounds: int, say: Callable[[str], None], *, comp
             "speedup": theirs / mine,
             "samples_per_second": batch / mine,
             "total_macs": macs[2 * i] / batch,
-            "macs_speedup": macs[2 * i + 1] / macs[2 * i],
+            **arithmetic(mine, theirs, (macs[2 * i], macs[2 * i + 1]), peak),
         }
         for i, (row, mine, theirs) in enumerate(zip(rows, seconds[::2], seconds[1::2], strict=True))
     ]
