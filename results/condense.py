@@ -4,8 +4,9 @@
 
 Every prediction of every image, attack, predictor and state stays, so that all accuracies can be computed again.
 Entropy stays, to three digits; under the grid, apart from its strongest attack on each predictor, only that of the
-deployed state.
-Margin and loss are null, adversarial images and times left out.
+deployed state. Margin and loss are null, adversarial images and times left out.
+
+The copy, copied back, can be evaluated further. While the grid is incomplete no attack of it is the strongest.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ import polars as pl
 
 from robustdeq.evaluation import Store, metrics
 
-NOTE = "condensed: entropy to three digits, under most of the grid at deployed states only; no margin, loss or images"
+NOTE = (
+    "condensed: entropy to three digits, under most of the grid at deployed states only; "
+    "no margin, loss, images or times"
+)
 
 
 def condense(source: Store, target: Store) -> None:
@@ -25,13 +29,13 @@ def condense(source: Store, target: Store) -> None:
         target.write_clean(shard, _lighter(source.shard_rows(None, shard), all_states=True))
     manifest = source.manifest
     light = set(metrics.grid_attacks(source))
-    if light:
+    if light and all(source.complete(attack) for attack in light):
         light -= {metrics.strongest(source, predictor=name).attack for name in manifest["predictors"]}
     for attack in source.attacks:
         for shard in source.shards(attack):
             rows = _lighter(source.shard_rows(attack, shard), all_states=attack not in light)
             target.write_attack(attack, shard, rows)
-    target.write_manifest({**manifest, "notes": [*manifest["notes"], NOTE]})
+    target.write_manifest({**manifest, "notes": list(dict.fromkeys([*manifest["notes"], NOTE]))})
 
 
 def _lighter(rows: pl.LazyFrame, *, all_states: bool) -> pl.DataFrame:

@@ -1,7 +1,8 @@
 #!/bin/sh
-# The evaluations of results/README.md. From the top of the repository:
+# The evaluations of results/README.md, the cheapest answers first. From the top of the repository:
 #   results/evaluate.sh data [model...]
-# where `data` holds cifar-10-batches-py; without models, all six. Killed or stopped, it goes on where it was; two processes share each store.
+# where `data` holds cifar-10-batches-py; without models, all six. What results/stores holds is not computed again: killed, stopped or
+# moved to another machine, it goes on where it was. Two processes share each store.
 # shellcheck disable=SC2086 # the flags are words
 set -eu
 data=${1:?where is the folder that holds cifar-10-batches-py?}
@@ -10,23 +11,16 @@ shift
 export OMP_NUM_THREADS=1
 
 evaluate() { # model, folder, further flags
-  model=$1 out=$2
+  model=$1 store=runs/results/$2 kept=results/stores/$2
   shift 2
-  torchrun --standalone --nproc_per_node 2 -m robustdeq.cli.main evaluate "cifar10-tiny-$model" --out "runs/results/$out" \
-    --data-root "$data" "$@"
+  [ -e "$store" ] || [ ! -e "$kept" ] || { mkdir -p runs/results && cp -r "$kept" "$store"; }
+  torchrun --standalone --nproc_per_node 2 -m robustdeq.cli.main evaluate "cifar10-tiny-$model" --out "$store" --data-root "$data" "$@"
+  python results/condense.py "$store" "$kept"
 }
 
-defended() { # model, folder, further flags: 200 images; what a kill can lose is 50 images of an attack
-  model=$1 out=$2
-  shift 2
-  evaluate "$model" "$out" --suite "results/suites/aware-$model.yaml" --aware "$@"
-  evaluate "$model" "$out" --suite table4 "$@"
-  evaluate "$model" "$out" --suite audit "$@" # the last: it judges all that the folder holds
-}
-
-thousand="--limit 1000 --batch-size 250 --shard-size 250"
+thousand="--limit 1000 --batch-size 500 --shard-size 500"
 hundreds="--limit 200 --batch-size 200"
-defence="--limit 200 --batch-size 50 --shard-size 50 --defence entropy"
+defended="--limit 200 --batch-size 100 --shard-size 100 --defence entropy --defence.direction sign"
 
 for name; do
   case $name in
@@ -39,12 +33,10 @@ for name; do
     trades | trades-random)
       evaluate "$name" "$name-variants" --suite "results/suites/variants-$name.yaml" $hundreds
       evaluate "$name" "$name-settings" --suite "results/suites/settings-$name.yaml" $hundreds
-      defended "$name" "$name-defended-sign" $defence --defence.direction sign
-      defended "$name" "$name-defended" $defence
+      evaluate "$name" "$name-table4" --suite table4 $hundreds
+      evaluate "$name" "$name-defended-sign" --suite "results/suites/aware-$name.yaml" --aware $defended
+      evaluate "$name" "$name-defended-sign" --suite audit $defended # the last: it judges all that the folder holds
       ;;
   esac
 done
-for store in runs/results/*/; do
-  python results/condense.py "$store" "results/stores/$(basename "$store")"
-done
-robustdeq report runs/results/*/ runs/final/*/ --out results/report
+robustdeq report results/stores/*/ results/trainings/*/ --out results/report
