@@ -119,6 +119,42 @@ def test_bpda_at_the_final_state_reads_the_last_purified_image(model, x):
     assert_close(slope(oracle, x), slope(defended, x), rtol=0, atol=1e-12)  # the predictor's own gradient
 
 
+def test_bpda_at_the_final_state_of_the_released_variant_reads_the_image_that_its_readout_does(model, x):
+    defended = rd.EntropyReduction(model, variant="released", **SETTINGS)
+    oracle = Estimate(defended, view="bpda")
+    assert_close(oracle.surrogate(x), defended(x), rtol=0, atol=1e-12)
+    assert_close(slope(oracle, x), slope(defended, x), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("variant", ["paper", "released"])
+def test_batch_mates_do_not_change_what_an_oracle_shows(model, variant):
+    """Values and gradients, one of the mates being NaN."""
+    x = images(5, 1, 4, 4)
+    predictor = rd.EarlyState(rd.EntropyReduction(model, variant=variant, **SETTINGS), state=8)
+    mates = torch.cat([x, torch.full_like(x[:1], torch.nan)])
+    for oracle in oracles_of(predictor):
+        for shown in (oracle, oracle.surrogate):
+            alone = torch.cat([shown(image[None]) for image in x])
+            assert_close(shown(mates)[:5], alone, rtol=0, atol=1e-10)
+            slopes = torch.cat([slope(shown, image[None]) for image in x])
+            assert_close(slope(shown, mates)[:5], slopes, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("variant", ["paper", "released"])
+def test_a_confident_wrong_class_is_what_the_watched_states_are_attacked_for(model, variant):
+    x = images(6, 1, 4, 4)
+    defended = rd.EntropyReduction(model, variant=variant, **SETTINGS)
+    oracle, y = WatchedStates(defended), defended(x).argmax(1)
+    attack = rd.PGD(rd.Linf(0.1), steps=10, step_size=0.02, loss="confident", seed=0)
+
+    def wrong(x):  # the likeliest wrong class, over all watched states
+        return oracle.surrogate(x).scatter(1, y[:, None], -torch.inf).amax(1)
+
+    before, after = wrong(x), wrong(attack(oracle, x, y).images)
+    assert (after > before).sum() >= 5  # the defence moves with the image, which the gradient takes as constant
+    assert (after - before).mean() > 0.2
+
+
 def test_watched_states_average_the_log_probabilities_where_the_defence_looks(model, x):
     defended = rd.EntropyReduction(model, **SETTINGS)
     trajectory = defended.trajectory(x)
@@ -219,6 +255,13 @@ class TestCost:
     def test_the_exact_surrogate_of_an_undefended_predictor_is_the_deployed_one(self, model, calls, x):
         slope(Exact(rd.EarlyState(model, state=8), values="deployed"), x)
         assert len(calls) == 8
+
+    def test_watching_and_judging_a_defended_pass_takes_one(self, model, calls, x):
+        defended = rd.EarlyState(rd.EntropyReduction(model, **SETTINGS), state=8)
+        defended(x)
+        (once, _) = len(calls), calls.clear()
+        slope(WatchedStates(defended, values="deployed"), x)
+        assert len(calls) == once + 4
 
     def test_deployed_values_without_gradients_cost_the_predictor_alone(self, model, calls, x):
         with torch.no_grad():

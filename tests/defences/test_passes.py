@@ -175,3 +175,12 @@ def test_without_interventions_there_are_no_purified_images(steps):
     trajectory = rd.EntropyReduction(model, every=9, steps=steps).trajectory(x)
     assert trajectory.inputs is None
     assert_close(trajectory.logits, model.trajectory(x).logits, rtol=0, atol=0)
+
+
+def test_without_inner_iterations_the_entropies_are_told_all_the_same(variant):
+    model, x = cell(), images(3, 1, 4, 4)
+    defended = rd.EntropyReduction(model, variant=variant, every=4, steps=0)
+    trajectory, (f, _) = defended.trajectory(x), model.begin(x)
+    looked_at = torch.stack([model.head(f(trajectory.states[t - 1])) for t in (4, 8)])
+    expected = -(looked_at.softmax(-1) * looked_at.log_softmax(-1)).sum(-1)
+    assert_close(trajectory.inner_entropy, expected[:, None], rtol=0, atol=1e-12)

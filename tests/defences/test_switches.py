@@ -7,7 +7,6 @@ import torch
 from torch.testing import assert_close
 
 import robustdeq as rd
-from robustdeq.defences import Switches
 
 from .models import cell, images, mdeq
 
@@ -75,6 +74,7 @@ def test_restarts_that_solve_again_rebuild_their_history_even_in_segments_of_one
         ({"handed_on": "best"}, "handed_on must be one of"),
         ({"final_input": "clean"}, "final_input must be one of"),
         ({"handed_on": "lowest"}, "handed_on='lowest' needs history='restarted'"),
+        ({"variant": "released", "history": "kept"}, "set handed_on='iterate' too"),
         ({"every": 0}, "every must be >= 1"),
         ({"steps": -1}, "steps >= 0"),
         ({"step_size": -0.1}, "step_size and radius must be >= 0"),
@@ -111,7 +111,15 @@ def test_the_representation_tells_the_settings():
     assert "state=3" in repr(rd.EarlyState(cell(), state=3))
 
 
-def test_switches_cover_the_table():
-    assert [f.name for f in dataclasses.fields(Switches)] == [
-        *("direction", "resolve", "history", "handed_on", "final_input")
-    ]
+@pytest.mark.parametrize("every", [2, 8])
+@pytest.mark.parametrize("switches", [{"resolve": False}, {"variant": "released", "final_input": "purified"}], ids=str)
+def test_the_final_readout_sees_what_the_last_intervention_made_of_the_image(switches, every):
+    """Also where nothing else does."""
+    model, x = cell(), images(3, 1, 4, 4)
+    defended = rd.EntropyReduction(model, every=every, steps=2, step_size=0.1, radius=0.2, **switches)
+    last = defended.trajectory(x).inputs[-1]
+    assert torch.equal(defended.walk(x).x_read, last)
+    z = model.read(defended.walk(x).solution).z
+    f, _ = model.begin(last)
+    assert_close(defended(x), model.head(rd.Phantom(5, 0.5).advance(f, z)), rtol=0, atol=1e-12)
+    assert (defended(x) - model(x)).abs().max() > 1e-3

@@ -7,7 +7,6 @@ import torch
 import torch.nn.functional as F
 
 import robustdeq as rd
-from robustdeq.solve import unroll
 
 from .cases import Digest
 from .comparison import compares
@@ -31,14 +30,11 @@ def logits_by(name, case, x):
     """Logits whose gradient in x is the named one."""
     model = case.model()
     if name == "readymade_1p9":
-        return model(x)
+        return rd.Estimate(model, gradient=rd.Phantom(9, 0.5))(x)
     if name == "exact_implicit":
-        return implicit(model)[0](x)
+        return rd.Estimate(model, gradient=rd.Implicit())(x)
     i, steps, damping = unrolled_state(name)
-    with torch.no_grad():
-        z = model.trajectory(x).states[i - 1]
-    f, _ = model.begin(x)
-    return model.head(f.unpack(unroll(f, f(z), steps, damping)))
+    return rd.UnrolledState(model, state=i, steps=steps, damping=damping, form="released")(x)
 
 
 def grad_names(case):

@@ -59,15 +59,17 @@ def gradient_honesty(
     with torch.inference_mode(False), torch.enable_grad():
         x, y = x.detach().clone(), y.clone()
         axes = _orthonormal(x[0].numel(), directions, seed).to(x)
-        differences: dict[int, Tensor] = {}
+        differences: dict[int, tuple[object, Tensor]] = {}  # with what they are of: a number is its own as it lives
         cosines = {}
         for name, oracle in oracles.items():
-            predictor = id(oracle.target)
-            if predictor not in differences:
-                differences[predictor] = _differences(oracle.deployed, x, y, axes, step)
+            target = oracle.target
+            if id(target) not in differences:
+                differences[id(target)] = target, _differences(oracle.deployed, x, y, axes, step)
             variable = x.clone().requires_grad_()
             gradient = input_gradient(margin(deployed_values(oracle)(variable), y), variable)
-            cosines[name] = torch.cosine_similarity(gradient.flatten(1) @ axes, differences[predictor], dim=1, eps=0)
+            cosines[name] = torch.cosine_similarity(
+                gradient.flatten(1) @ axes, differences[id(target)][1], dim=1, eps=0
+            )
         return GradientHonesty(cosines={name: cosine.nan_to_num(nan=0.0) for name, cosine in cosines.items()})
 
 

@@ -96,7 +96,8 @@ class EarlyState(DynamicPredictor):
     def select(cls, predictor: DynamicPredictor, x: Tensor, y: Tensor, *, batch_size: int = 250) -> EarlyState:
         """The state with the highest accuracy on images, the earliest if tied.
 
-        The paper selects it by the accuracy under ready-made PGD-10 on held-out images: x are then the attacked ones.
+        The paper selects it by the accuracy under ready-made PGD-10 on held-out images: x are then the attacked ones,
+        which `robustdeq.evaluation.select_state` makes.
         """
         correct = torch.zeros(predictor.base.solver.max_steps, dtype=torch.int64)
         for images, labels in zip(x.split(batch_size), y.split(batch_size), strict=True):

@@ -124,6 +124,8 @@ class EntropyReduction(DynamicPredictor):
             x = x.clone() if x.is_inference() else x
             flow = self.flow(traced if measure else self.descent)
             walked = flow(x, steps=steps, judge_last=judge_last, idle=measure)
+            if measure and not traces and walked.purification is not None:
+                traces = self._entropies(walked)
         if walked.purification is None or not traces:
             return walked
         return replace(
@@ -162,6 +164,13 @@ class EntropyReduction(DynamicPredictor):
         if not since:
             return walked
         return replace(walked, purification=Purification(inputs=[x] * len(since), since=since, inner_entropy=[]))
+
+    def _entropies(self, walked: Pass) -> list[list[Tensor]]:
+        """Without inner iterations: the entropy at each state that an intervention would look at."""
+        states, H = walked.solution.trajectory, InputEntropy(self.base)
+        assert states is not None
+        assert walked.purification is not None
+        return [[H(walked.f, walked.f.prepare(states[t - 1]), walked.x)] for t in walked.purification.since]
 
     def read_out(self, walked: Pass, *, exact: bool = False) -> Tensor:
         """As the predictor inside."""

@@ -41,6 +41,7 @@ def kept_history(
         idle: Intervene even where nothing follows.
     """
     moving = _Moving(model, x, descent)
+    read = _readout_follows(model, switches, steps)
     solver = replace(model.solver, max_steps=steps)
     iteration = Iteration(moving.f, moving.z0, solver, tol=model.tol, judge_last=judge_last)
     for t in range(every, steps + 1, every):
@@ -50,7 +51,7 @@ def kept_history(
             iteration.rebase(moving.f)
         else:
             iteration.advance(t - iteration.step)
-            if t < steps or idle:
+            if t < steps or idle or read:
                 moving.intervene(iteration.z.reshape(iteration.shape), since=t + 1)
             if t < steps:
                 iteration.rebase(moving.f)
@@ -74,6 +75,7 @@ def restarted_history(
     `watch` is called with the iteration at the end of each segment.
     """
     moving = _Moving(model, x, descent)
+    read = _readout_follows(model, switches, steps)
     z, memory = moving.z0, None
     parts: list[Solution] = []
     for end in range(every, steps + every, every):
@@ -96,7 +98,7 @@ def restarted_history(
         parts.append(iteration.solution())
         memory = iteration.memory
         z = (iteration.value if switches.handed_on == "lowest" else iteration.z).reshape(iteration.shape)
-        if not switches.resolve and length == every and (follows or idle):
+        if not switches.resolve and length == every and (follows or idle or read):
             moving.intervene(z, since=end + 1)
     return moving.arrive(_joined(parts), switches)
 
@@ -130,9 +132,14 @@ class _Moving:
         )
 
 
+def _readout_follows(model: DEQ, switches: Switches, steps: int) -> bool:
+    """Whether the final readout, which comes after all steps, is to see what the last intervention made of x^."""
+    return switches.final_input == "purified" and steps == model.solver.max_steps
+
+
 def _segment_solver(solver: Solver, steps: int, memory: Any) -> Solver:
     """The solver of a segment: Broyden takes factors over, others start afresh."""
-    if not isinstance(solver, Broyden):
+    if type(solver) is not Broyden:  # a class derived from it may keep other factors
         return replace(solver, max_steps=steps)
     return SegmentBroyden(
         max_steps=steps,

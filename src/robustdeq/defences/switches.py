@@ -30,7 +30,10 @@ class Switches:
             if getattr(self, name) not in choices:
                 raise ValueError(f"{name} must be one of {choices}, got {getattr(self, name)!r}")
         if self.handed_on == "lowest" and self.history == "kept":
-            raise ValueError("handed_on='lowest' needs history='restarted': kept factors belong to the last iterate")
+            raise ValueError(
+                "handed_on='lowest' needs history='restarted': kept factors belong to the last iterate; "
+                "set handed_on='iterate' too"
+            )
 
 
 VARIANTS = {

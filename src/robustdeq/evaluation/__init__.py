@@ -7,6 +7,7 @@ from robustdeq.evaluation.manifest import OtherStoreError
 from robustdeq.evaluation.metrics import IncompleteError
 from robustdeq.evaluation.named import Suite
 from robustdeq.evaluation.runner import Progress
+from robustdeq.evaluation.selection import select_state
 from robustdeq.evaluation.specs import AttackSpec
 from robustdeq.evaluation.statistics import Difference, Share
 from robustdeq.evaluation.store import Store
@@ -30,4 +31,5 @@ __all__ = [
     "make_suite",
     "metrics",
     "pairing",
+    "select_state",
 ]

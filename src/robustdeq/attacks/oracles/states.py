@@ -91,7 +91,7 @@ class StateOracle(Oracle):
                 batch_coupled=model.solver.batch_coupled,
             )
         if self.seen == "bpda":
-            x = straight_through(walked.input_at(self.at or len(solution.trajectory)), x)
+            x = straight_through(walked.x_read if self.at is None else walked.input_at(self.at), x)
         f, _ = model.begin(x)
         logits: Tensor = model.head(f.unpack(self.policy.connect(f, state)))
         return logits
@@ -238,7 +238,8 @@ class WatchedStates(Oracle):
 
     Under the loss "confident" (the largest mean log p of a wrong class) an attack makes one wrong class likely at every
     one of them, so that the defence's descent of the entropy works for the attacker. (The paper's variant looks at a
-    state before it is solved again with the new input; here it is read after that.)
+    state before it is solved again with the new input; here it is read after that. The released one looks at the state
+    that a segment hands on; here the segment's last is read, which is nearly always the same.)
     """
 
     predictor: DynamicPredictor
@@ -254,10 +255,20 @@ class WatchedStates(Oracle):
 
     def estimate(self, x: Tensor) -> Tensor:
         """Mean log-probabilities, at the purified images, taken as the received ones plus a constant."""
-        model, states = self.predictor.base, self.predictor.watched
         with torch.no_grad():
-            walked = self.predictor.walk(x.detach(), steps=max(states), judge_last=False)
-        trajectory = walked.solution.trajectory
+            walked = self.predictor.walk(x.detach(), steps=max(self.predictor.watched), judge_last=False)
+        return self._mean(x, walked)
+
+    def estimate_and_deploy(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """One pass for both: what is deployed is read no earlier than what is watched."""
+        predictor = self.predictor
+        with torch.no_grad():
+            walked = predictor.walk(x.detach(), steps=predictor.steps_read, judge_last=predictor.reads_residuals)
+            deployed = predictor.read_out(walked)
+        return self._mean(x, walked), deployed
+
+    def _mean(self, x: Tensor, walked: Pass) -> Tensor:
+        model, states, trajectory = self.predictor.base, self.predictor.watched, walked.solution.trajectory
         assert trajectory is not None
         total = None
         for t in states:
