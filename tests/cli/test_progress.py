@@ -33,27 +33,17 @@ def test_a_log_has_a_line_now_and_then_with_the_newest_words_and_where_it_ended(
             clock[0] += 1
     words = "[not markup] and words past the width"
     assert lines(console) == [
-        f"0:00:02  2 of 100  loss 0.02 {words}, 0:01:38 left",
-        f"0:00:32  32 of 100  loss 0.32 {words}, 0:01:08 left",
-        f"0:01:02  62 of 100  loss 0.62 {words}, 0:00:38 left",
-        f"0:01:32  92 of 100  loss 0.92 {words}, 0:00:08 left",
-        f"0:01:41  100 of 100  loss 1.00 {words}, 0:00:00 left",
+        f"0:00:02  2 of 100  loss 0.02 {words}",
+        f"0:00:32  32 of 100  loss 0.32 {words}",
+        f"0:01:02  62 of 100  loss 0.62 {words}",
+        f"0:01:32  92 of 100  loss 0.92 {words}",
+        f"0:01:41  100 of 100  loss 1.00 {words}",
     ]
-
-
-def test_what_was_found_done_and_the_time_before_the_first_count_are_no_measure_of_speed(clock):
-    console = log()
-    with counting(console) as count:
-        clock[0] += 60
-        count("found", 5000, 5100)
-        clock[0] += 50
-        count("gone on", 5050, 5100)
-    assert lines(console) == ["0:01:00  5,000 of 5,100  found", "0:01:50  5,050 of 5,100  gone on, 0:00:50 left"]
 
 
 def test_a_long_command_does_not_fill_its_log(clock):
     console = log()
-    with counting(console, estimate=False) as count:
+    with counting(console) as count:
         for second in range(0, 86_400, 10):
             count("attack", second, 86_400)
             clock[0] += 10
@@ -93,10 +83,9 @@ def test_other_processes_than_the_first_are_silent(clock):
     assert lines(console) == []
 
 
-@pytest.mark.parametrize("estimate", [True, False])
-def test_a_terminal_has_a_bar(estimate):
+def test_a_terminal_has_a_bar():
     console = Console(file=io.StringIO(), force_terminal=True, width=120)
-    with counting(console, estimate=estimate) as count:
+    with counting(console) as count:
         count("loss 0.5", 3, 10)
     shown = console.file.getvalue()
     assert "loss 0.5" in shown

@@ -21,6 +21,10 @@ SMALL = {
 }
 
 
+TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", "--max_restarts=3", "-m")
+"""A program whose arguments are a module and its words."""
+
+
 def config(changes=None, *, recipe="digits-nano-trades-random"):
     """A run of a few seconds."""
     return parse_config(merge(merge(read_recipe(recipe), SMALL), changes or {}))

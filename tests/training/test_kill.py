@@ -1,5 +1,6 @@
 """A run that was killed goes on as if it had not been."""
 
+import json
 import os
 import signal
 import time
@@ -7,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.training.runs import assert_same_run, finish, start, stored_step, wait_for, words
+from tests.training.runs import TORCHRUN, assert_same_run, finish, start, stored_step, wait_for, words
 
 PLAIN = ()
 EVERYTHING = (
@@ -16,8 +17,6 @@ EVERYTHING = (
     "--jacobian.probability=0.5",
     "--model.options={dropout: 0.1}",
 )
-TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", "--max_restarts=3", "-m")
-
 pytestmark = pytest.mark.long
 
 
@@ -28,13 +27,14 @@ def test_twenty_steps_equal_ten_kill_nine_and_ten(tmp_path, flags):
 
     process = start(words(killed, *flags))
     wait_for(lambda: stored_step(killed) >= 5, process)
-    time.sleep(int.from_bytes(os.urandom(1)) / 256)  # somewhere in the steps that follow
+    time.sleep(int.from_bytes(os.urandom(1)) / 1024)  # somewhere in the steps that follow
     process.kill()
     finish(process, code=-signal.SIGKILL)
     assert 5 <= stored_step(killed) < 20
     finish(start(words(killed, *flags)))
 
     assert stored_step(killed) == 20
+    assert went_on_at(killed) >= 5
     assert_same_run(straight, killed)
 
 
@@ -52,7 +52,14 @@ def test_torchrun_restarts_a_killed_worker_from_the_checkpoint(tmp_path, flags):
     finish(process)
 
     assert stored_step(killed) == 20
+    assert went_on_at(killed) >= 5
     assert_same_run(straight, killed)
+
+
+def went_on_at(out):
+    """The step of the checkpoint that the run went on from, the one time it did."""
+    (entry,) = json.loads((out / "run.json").read_text())["resumed"]
+    return entry["step"]
 
 
 def worker_of(parent, *, rank):

@@ -9,7 +9,7 @@ import torch
 
 import robustdeq as rd
 from robustdeq.files import InUseError, held
-from robustdeq.training.checkpoint import TrainingState, difference, load_state, save_state
+from robustdeq.training.checkpoint import TrainingState, completed, difference, load_state, save_state
 from robustdeq.training.logs import Log, read_log
 from robustdeq.training.trainer import Trainer
 from tests.training.runs import assert_same_run, config, stored_step
@@ -56,7 +56,9 @@ def test_an_interrupted_run_goes_on_as_if_it_had_not_been(tmp_path, monkeypatch,
         train(tmp_path / "killed", changes)
     assert [row["step"] for row in read_log(tmp_path / "killed")] == ["1", "2", "3"]
     monkeypatch.undo()
+    taken = stopped(99)
     train(tmp_path / "killed", changes)
+    assert taken == [2, 3]  # from the checkpoint, not from the start
     assert_same_run(tmp_path / "straight", tmp_path / "killed")
 
 
@@ -97,8 +99,49 @@ def test_other_training_images_are_refused(tmp_path, monkeypatch):
 def test_the_difference_of_configurations_names_nested_fields():
     assert difference({"a": {"b": 1, "c": 2}, "d": 3}, {"a": {"b": 1, "c": 4}, "e": None}) == [
         "a.c: 2 in the run, 4 asked for",
-        "d: 3 in the run, None asked for",
+        "d: 3 in the run, nothing asked for",
+        "e: nothing in the run, None asked for",
     ]
+
+
+def test_a_field_that_came_later_was_at_its_default():
+    defaults = {"a": {"b": 1, "new": 5}, "c": {}, "new": {"d": 6}}
+    stored = {"a": {"b": 2}, "c": {"free": 7}}
+    assert completed(stored, defaults) == {"a": {"b": 2, "new": 5}, "c": {"free": 7}, "new": {"d": 6}}
+
+
+def test_an_option_that_is_added_is_refused_too(tmp_path):
+    train(tmp_path, {"schedule": {"max_steps": 2}})
+    with pytest.raises(ValueError, match=r"model\.options\.dropout: nothing in the run, 0\.4 asked for"):
+        train(tmp_path, {"schedule": {"max_steps": 3}, "model": {"options": {"dropout": 0.4}}})
+
+
+def test_the_learning_rate_follows_the_whole_schedule_wherever_a_run_ends(tmp_path):
+    rates = []
+    for steps in (2, 4):
+        train(tmp_path / str(steps), {"schedule": {"max_steps": steps, "warmup_steps": 0}})
+        rates.append([row["lr"] for row in read_log(tmp_path / str(steps))])
+    assert rates[0] == rates[1][:2]
+    peak = config().schedule.lr
+    assert float(rates[0][0]) == peak
+    assert peak > float(rates[1][3]) > 0.9 * peak  # 4 steps of two epochs
+
+
+def test_a_run_that_goes_on_says_from_where_and_with_what(tmp_path):
+    for steps in (1, 3, 3, 4):
+        train(tmp_path, {"schedule": {"max_steps": steps}})
+    run = json.loads((tmp_path / "run.json").read_text())
+    assert [entry["step"] for entry in run["resumed"]] == [1, 3]  # a finished one does not go on
+    assert all({"versions", "commit", "hardware"} <= entry.keys() for entry in run["resumed"])
+    assert run["config"]["schedule"]["max_steps"] == 4
+
+
+def test_the_time_left_is_not_foretold_from_the_cheap_steps_before_the_adversarial_ones(tmp_path):
+    reports = []
+    train(tmp_path, {"schedule": {"pretrain_steps": 2}}, report=reports.append)
+    assert [r.remaining is None for r in reports] == [True, True, False, False]
+    assert reports[2].remaining > 0
+    assert reports[3].remaining == 0
 
 
 def test_a_run_says_what_it_was_made_with(tmp_path):

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from tests.training.runs import assert_same_run, finish, start, stored_step, wait_for, words
+from tests.training.runs import TORCHRUN, assert_same_run, finish, start, stored_step, wait_for, words
 
 pytestmark = pytest.mark.long
 
@@ -27,6 +27,23 @@ def test_a_signal_saves_the_state_and_the_same_command_goes_on(tmp_path, numbers
     assert rows(stopped) == step  # nothing that was done is lost
     assert f"{numbers[0].name}: saved at step {step} of 20" in output
     finish(start(words(stopped)))
+
+    assert_same_run(straight, stopped)
+
+
+def test_a_signal_to_torchrun_saves_the_state_of_all_its_processes(tmp_path):
+    straight, stopped = tmp_path / "straight", tmp_path / "stopped"
+    finish(start(["robustdeq.cli.main", *words(straight)], program=TORCHRUN))
+
+    process = start(["robustdeq.cli.main", *words(stopped)], program=TORCHRUN)
+    wait_for(lambda: (stopped / "metrics.csv").exists() and rows(stopped) >= 6, process)
+    process.send_signal(signal.SIGTERM)
+    output, _ = process.communicate(timeout=120)
+    step = stored_step(stopped)
+    assert 6 <= step < 20, output
+    assert rows(stopped) == step
+    assert f"SIGTERM: saved at step {step} of 20" in output
+    finish(start(["robustdeq.cli.main", *words(stopped)], program=TORCHRUN))
 
     assert_same_run(straight, stopped)
 

@@ -105,7 +105,7 @@ def run(
         predictor = predictor.to(fabric.device)
     console = Console(quiet=os.environ.get("RANK", "0") != "0")
     try:
-        with counting(console, estimate=False) as count:  # its own estimate is better: attacks differ in cost
+        with counting(console) as count:
 
             def report(now: Report) -> None:
                 count(describe(now), now.done, now.total)

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from robustdeq.cli.clock import clock, left
+from robustdeq.cli.clock import clock
 
 FIRST, EVERY, SHARE = 2.0, 30.0, 0.01
 """Seconds until the first line in a log; between the others this many, or this share of the time so far."""
@@ -19,22 +19,14 @@ Count = Callable[[str, int, int], None]
 
 
 @contextmanager
-def counting(console: Console, *, estimate: bool = True) -> Iterator[Count]:
-    """A function to be told the words, how many are done and of how many; `estimate` adds the time left."""
+def counting(console: Console) -> Iterator[Count]:
+    """A function to be told the words, how many are done and of how many; the time left is the words' business."""
     if not console.is_terminal:
         with _lines(console) as lines:
-            first: list[tuple[int, float]] = []  # what a command that goes on has found done is not its speed
-
-            def count(words: str, done: int, total: int) -> None:
-                first[:] = first or [(done, lines.elapsed)]
-                found, since = first[0]
-                rest = left(done - found, total - found, lines.elapsed - since) if estimate else ""
-                lines.say(f"{done:,} of {total:,}  {words}{rest}")
-
-            yield count
+            yield lambda words, done, total: lines.say(f"{done:,} of {total:,}  {words}")
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, *([TimeRemainingColumn()] if estimate else []), console=console) as bar:
+    with Progress(*columns, console=console) as bar:
         task = bar.add_task("preparing", total=None)
         yield lambda words, done, total: bar.update(task, description=words, completed=done, total=total)
 

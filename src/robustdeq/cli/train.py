@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.console import Console
 
+from robustdeq.cli.clock import clock
 from robustdeq.cli.progress import counting
 from robustdeq.recipes import merge, parse_config, read_recipe
 from robustdeq.training.signals import Interrupted
@@ -33,7 +34,8 @@ def run(
 
         def report(now: Report) -> None:
             validation = "" if now.robust is None else f"  val {now.clean:.1%} / pgd {now.robust:.1%}"
-            count(f"loss {now.loss:.3f}{validation}  {now.rate:.0f} img/s", now.step, now.total)
+            left = "" if now.remaining is None else f", {clock(now.remaining)} left"
+            count(f"loss {now.loss:.3f}{validation}  {now.rate:.0f} img/s{left}", now.step, now.total)
 
         trainer = Trainer(config, out, data_root=data_root, device=device, report=report)
         try:

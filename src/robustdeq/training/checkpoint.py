@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,7 @@ import torch
 from robustdeq.files import write_atomically
 
 STATE = "state.pt"
-
-"""A kill leaves the old file, and so does a full disk, which is said."""
+RUN = "run.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,11 +62,22 @@ FREE = ("description", "checkpoint_every", "on_nonfinite", "schedule.max_steps")
 """Fields that may change when a run goes on: they do not change what a step computes."""
 
 
+def completed(stored: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
+    """A stored configuration with the defaults of fields that came later: what they are set to is what was done."""
+    return {
+        **stored,
+        **{
+            key: completed(stored[key], value) if isinstance(value, dict) and key in stored else stored.get(key, value)
+            for key, value in defaults.items()
+        },
+    }
+
+
 def difference(stored: dict[str, Any], wanted: dict[str, Any], prefix: str = "") -> list[str]:
-    """The entries in which two configurations differ, one line each; a field the stored one does not know is new."""
+    """The entries in which two configurations differ, one line each."""
     lines = []
     for key in sorted(stored.keys() | wanted.keys()):
-        a, b = stored.get(key, wanted.get(key)), wanted.get(key)
+        a, b = stored.get(key, _NOTHING), wanted.get(key, _NOTHING)
         if f"{prefix}{key}" in FREE:
             continue
         if isinstance(a, dict) and isinstance(b, dict):
@@ -74,3 +85,22 @@ def difference(stored: dict[str, Any], wanted: dict[str, Any], prefix: str = "")
         elif a != b:
             lines.append(f"{prefix}{key}: {a!r} in the run, {b!r} asked for")
     return lines
+
+
+class _Nothing:
+    def __repr__(self) -> str:
+        return "nothing"
+
+
+_NOTHING = _Nothing()
+
+
+def record_start(folder: Path, config: dict[str, Any], made_with: dict[str, Any], resumed_at: int | None) -> None:
+    """Write down what a run is made with, and each time it goes on, from which step and with what."""
+    path = folder / RUN
+    run = {"config": config, **made_with, "resumed": []}
+    if resumed_at is not None and path.exists():
+        begun = json.loads(path.read_bytes())
+        later = [*begun.get("resumed", []), {"step": resumed_at, **made_with}]
+        run = {**begun, "config": config, "resumed": later}
+    write_atomically(path, json.dumps(run, indent=2).encode())

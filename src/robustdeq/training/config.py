@@ -177,7 +177,8 @@ class TrainConfig:
     checkpoint_every: int = 100
     """Steps between checkpoints to resume from."""
     on_nonfinite: Literal["stop", "rollback"] = "stop"
-    """A non-finite loss: stop with a message, or go back to the last checkpoint and skip the batch."""
+    """A non-finite loss: stop with a message, or go back to the last checkpoint (that of an interruption, if there was
+    one since) and skip the batch."""
 
     def __post_init__(self) -> None:
         _at_least(1, self, "checkpoint_every")

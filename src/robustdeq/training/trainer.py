@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from robustdeq.data import Dataset, Images, RandomCropFlip, batch_at, load_dataset, steps_per_epoch
-from robustdeq.files import held, remove_stale, write_atomically
+from robustdeq.files import held, remove_stale
 from robustdeq.models import DEQ, create_model
 from robustdeq.processes import launch
 from robustdeq.provenance import provenance
@@ -24,14 +24,17 @@ from robustdeq.threat import Linf, number
 from robustdeq.training.average import update_average
 from robustdeq.training.checkpoint import (
     TrainingState,
+    completed,
     difference,
     load_state,
+    record_start,
     save_state,
 )
 from robustdeq.training.config import TrainConfig
 from robustdeq.training.draws import Draws
 from robustdeq.training.logs import Log
 from robustdeq.training.objectives import Penalty
+from robustdeq.training.pace import Pace
 from robustdeq.training.schedule import cosine
 from robustdeq.training.signals import Interrupted, StopSignals
 from robustdeq.training.step import TrainStep
@@ -53,9 +56,9 @@ class Progress:
     total: int
     loss: float
     rate: float
-    """Samples per second."""
-    remaining: float
-    """Seconds."""
+    """Samples per second, over the last steps, validations apart."""
+    remaining: float | None
+    """Seconds; not known while the steps before the adversarial ones are taken, which cost less."""
     clean: float | None
     """Validation accuracy, clean."""
     robust: float | None
@@ -125,16 +128,19 @@ class Trainer:
 
     def _loop(self, log: Log | None, signals: StopSignals) -> None:
         every = self.config.validation.every or self.steps_per_epoch
-        started, first = time.monotonic(), self.step
+        pace = Pace()
         while self.step < self.total:
+            began = time.monotonic()
             losses, lr, phase = self._train_step()
             self.step += 1
+            pace.stepped(phase, time.monotonic() - began)
             at_end = self.step == self.total
             validated = self.step % every == 0 or at_end
             if validated:
+                began = time.monotonic()
                 self._validate()
-            rate = (self.step - first) * self.config.schedule.batch_size / (time.monotonic() - started)
-            self._write(log, losses, lr, phase, rate, validated)
+                pace.validated(time.monotonic() - began)
+            self._write(log, losses, lr, phase, pace, validated)
             if self.step % self.config.checkpoint_every == 0 or at_end:
                 self._save()
             if not at_end:
@@ -259,7 +265,7 @@ class Trainer:
         return self.model if self.average is None else self.average
 
     def _write(
-        self, log: Log | None, losses: dict[str, float], lr: float, phase: str, rate: float, validated: bool
+        self, log: Log | None, losses: dict[str, float], lr: float, phase: str, pace: Pace, validated: bool
     ) -> None:
         if log is None:
             return
@@ -268,18 +274,24 @@ class Trainer:
         row |= {"lr": lr, **losses}
         if validated:
             row |= {"validation_clean": clean, "validation_pgd": robust}
+        rate = self.config.schedule.batch_size / max(pace.step(), 1e-9)
         log.write(row, rate=rate)
-        remaining = (self.total - self.step) * self.config.schedule.batch_size / max(rate, 1e-9)
-        self.report(Progress(self.step, self.total, losses["loss"], rate, remaining, clean, robust))
+        self.report(Progress(self.step, self.total, losses["loss"], rate, self._remaining(pace), clean, robust))
+
+    def _remaining(self, pace: Pace) -> float | None:
+        if self.step <= self.config.schedule.pretrain_steps < self.total:
+            return None
+        steps, every = self.total - self.step, self.config.validation.every or self.steps_per_epoch
+        return pace.remaining(steps, math.ceil(self.total / every) - self.step // every if steps else 0)
 
     def _begin(self) -> None:
         """Resume if there is something to resume; refuse a folder of another configuration."""
         if self.rank == 0:
             remove_stale(self.out)
         state = load_state(self.out)
-        wanted = self._config_as_json()
+        wanted = _as_json(self.config)
         if state is not None:
-            lines = difference(state.config, wanted)
+            lines = difference(completed(state.config, _as_json(TrainConfig())), wanted)
             if lines:
                 raise ValueError(
                     f"{self.out} holds a run with another configuration; give another --out, or the same options:\n  "
@@ -292,9 +304,9 @@ class Trainer:
                     "give the data it began with, or another --out"
                 )
             self._restore(state)
-        elif self.rank == 0:
-            text = json.dumps({"config": wanted, **provenance(self.world_size)}, indent=2)
-            write_atomically(self.out / "run.json", text.encode())
+        if self.rank == 0 and self.step < self.total:
+            made_with = provenance(self.world_size)
+            record_start(self.out, wanted, made_with, None if state is None else self.step)
         if self._reduce(torch.tensor(self.step), "max") != self._reduce(torch.tensor(self.step), "min"):
             raise ValueError(f"the processes see different states of the run: {self.out} must be a folder all share")
 
@@ -309,9 +321,6 @@ class Trainer:
         if self.average is not None and state.average is not None:
             self.average.load_state_dict(state.average)
 
-    def _config_as_json(self) -> dict[str, Any]:
-        return cast("dict[str, Any]", json.loads(json.dumps(asdict(self.config))))
-
     def _save(self) -> None:
         if self.rank == 0:
             save_state(
@@ -324,7 +333,7 @@ class Trainer:
                     best=self.best,
                     validation=self.last_validation,
                     validated_at=self.validated_at,
-                    config=self._config_as_json(),
+                    config=_as_json(self.config),
                     data=self.data_digest,
                 ),
             )
@@ -398,3 +407,7 @@ class Trainer:
         if not len(images):
             raise ValueError("no held-out images to choose the checkpoint by: data.held_out must be >= 1")
         return images.subset(slice(0, wanted)).to(self.fabric.device)
+
+
+def _as_json(config: TrainConfig) -> dict[str, Any]:
+    return cast("dict[str, Any]", json.loads(json.dumps(asdict(config))))
