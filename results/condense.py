@@ -6,7 +6,8 @@ Every prediction of every image, attack, predictor and state stays, so that all 
 Entropy stays, to three digits; under the grid, apart from its strongest attack on each predictor, only that of the
 deployed state. Margin and loss are null, adversarial images and times left out.
 
-The copy, copied back, can be evaluated further. While the grid is incomplete no attack of it is the strongest.
+The copy, copied back, can be evaluated further. While the grid is incomplete no attack of it is the strongest, and what
+a copy lacks then stays lacking.
 """
 
 from __future__ import annotations

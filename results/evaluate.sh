@@ -1,8 +1,8 @@
 #!/bin/sh
 # The evaluations of results/README.md, the cheapest answers first. From the top of the repository:
 #   results/evaluate.sh data [model...]
-# where `data` holds cifar-10-batches-py; without models, all six. What results/stores holds is not computed again: killed, stopped or
-# moved to another machine, it goes on where it was. Two processes share each store.
+# where `data` holds cifar-10-batches-py; without models, all six. Killed or stopped, it goes on where it was; on another machine from the
+# copies in results/stores, which are renewed whenever an evaluation ends. Two processes share each store.
 # shellcheck disable=SC2086 # the flags are words
 set -eu
 data=${1:?where is the folder that holds cifar-10-batches-py?}
@@ -10,19 +10,32 @@ shift
 [ $# -gt 0 ] || set -- trades-random trades pgdat-random pgdat resnet-trades resnet-pgdat
 export OMP_NUM_THREADS=1
 
+shards() { find "$1" -name '*.parquet' 2>/dev/null | wc -l; }
+
 evaluate() { # model, folder, further flags
   model=$1 store=runs/results/$2 kept=results/stores/$2
   shift 2
-  [ -e "$store" ] || [ ! -e "$kept" ] || { mkdir -p runs/results && cp -r "$kept" "$store"; }
-  torchrun --standalone --nproc_per_node 2 -m robustdeq.cli.main evaluate "cifar10-tiny-$model" --out "$store" --data-root "$data" "$@"
+  if [ "$(shards "$kept")" -gt "$(shards "$store")" ]; then
+    [ ! -e "$store" ] || { echo "$kept holds more than $store: move one of them away" >&2; exit 1; }
+    mkdir -p runs/results
+    rm -rf "$store.new"
+    cp -r "$kept" "$store.new"
+    mv "$store.new" "$store"
+  fi
+  code=0
+  torchrun --standalone --nproc_per_node 2 -m robustdeq.cli.main evaluate "cifar10-tiny-$model" --out "$store" --data-root "$data" "$@" || code=$?
   python results/condense.py "$store" "$kept"
+  [ $code = 0 ] || exit $code
 }
 
-thousand="--limit 1000 --batch-size 500 --shard-size 500"
 hundreds="--limit 200 --batch-size 200"
 defended="--limit 200 --batch-size 100 --shard-size 100 --defence entropy --defence.direction sign"
 
 for name; do
+  case $name in # what a store was begun with it goes on with
+    trades-random) thousand="--limit 1000 --batch-size 500 --shard-size 500" ;;
+    *) thousand="--limit 1000 --batch-size 250 --shard-size 250" ;;
+  esac
   case $name in
     resnet-*) evaluate "$name" "$name" --suite results/suites/resnet.yaml $thousand ;;
     *) evaluate "$name" "$name" --suite results/suites/undefended.yaml $thousand ;;

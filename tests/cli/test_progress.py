@@ -1,6 +1,7 @@
 """How far a command is: a bar on a terminal, lines in a log."""
 
 import io
+import time
 
 import pytest
 from rich.console import Console
@@ -49,6 +50,17 @@ def test_a_long_command_does_not_fill_its_log(clock):
             clock[0] += 10
     assert 300 < len(lines(console)) < 500
     assert lines(console)[-1] == "24:00:00  86,390 of 86,400  attack"
+
+
+def test_a_command_that_is_long_at_one_thing_says_at_what(monkeypatch):
+    monkeypatch.setattr(progress, "FIRST", 0.05)
+    console = log()
+    with saying(console) as say:
+        say("reading the results")
+        end = time.monotonic() + 20
+        while not lines(console) and time.monotonic() < end:
+            time.sleep(0.01)
+    assert lines(console) == ["0:00:00  reading the results"]
 
 
 def test_a_short_command_says_nothing(clock):

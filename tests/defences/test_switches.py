@@ -123,3 +123,15 @@ def test_the_final_readout_sees_what_the_last_intervention_made_of_the_image(swi
     f, _ = model.begin(last)
     assert_close(defended(x), model.head(rd.Phantom(5, 0.5).advance(f, z)), rtol=0, atol=1e-12)
     assert (defended(x) - model(x)).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("switches", [{"resolve": False}, {"variant": "released"}], ids=str)
+def test_an_early_state_neither_pays_for_an_intervention_after_it_nor_is_differentiated_there(switches):
+    model, x = cell(), images(3, 1, 4, 4)
+    early = rd.EarlyState(rd.EntropyReduction(model, every=2, steps=2, step_size=0.1, radius=0.2, **switches), state=8)
+    assert len(early.walk(x, steps=early.steps_read).purification.inputs) == 3
+    slopes = []
+    for logits_of in (early, rd.Estimate(early, state=8, view="bpda", values="deployed")):
+        point = x.clone().requires_grad_()
+        slopes += torch.autograd.grad(logits_of(point)[:, 0].sum(), point)
+    assert_close(*slopes, rtol=0, atol=1e-12)

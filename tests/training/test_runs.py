@@ -9,7 +9,7 @@ import torch
 
 import robustdeq as rd
 from robustdeq.files import InUseError, held
-from robustdeq.training.checkpoint import TrainingState, completed, difference, load_state, save_state
+from robustdeq.training.checkpoint import TrainingState, completed, difference, load_state, record_start, save_state
 from robustdeq.training.logs import Log, read_log
 from robustdeq.training.trainer import Trainer
 from tests.training.runs import assert_same_run, config, stored_step
@@ -136,12 +136,22 @@ def test_a_run_that_goes_on_says_from_where_and_with_what(tmp_path):
     assert run["config"]["schedule"]["max_steps"] == 4
 
 
-def test_the_time_left_is_not_foretold_from_the_cheap_steps_before_the_adversarial_ones(tmp_path):
+def test_the_time_left_is_that_of_the_phase(tmp_path):
+    """Cheap steps before the adversarial ones say nothing of these."""
     reports = []
     train(tmp_path, {"schedule": {"pretrain_steps": 2}}, report=reports.append)
-    assert [r.remaining is None for r in reports] == [True, True, False, False]
-    assert reports[2].remaining > 0
-    assert reports[3].remaining == 0
+    assert [r.phase for r in reports] == ["pretrain", "pretrain", "train", "train"]
+    assert [r.remaining > 0 for r in reports] == [True, False, True, False]
+
+
+def test_starts_that_left_nothing_are_forgotten(tmp_path):
+    for step in (None, 5, 5, 7, 6):
+        record_start(tmp_path, {"seed": 0}, {"commit": str(step)}, step)
+    run = json.loads((tmp_path / "run.json").read_text())
+    assert (run["commit"], [entry["step"] for entry in run["resumed"]]) == ("None", [5, 6])
+    (tmp_path / "run.json").unlink()
+    record_start(tmp_path, {"seed": 0}, {"commit": "a"}, 8)
+    assert [e["step"] for e in json.loads((tmp_path / "run.json").read_text())["resumed"]] == [8]
 
 
 def test_a_run_says_what_it_was_made_with(tmp_path):

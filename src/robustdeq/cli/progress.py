@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -51,6 +52,8 @@ class _Lines:
         self.next = self.began + FIRST
         self.held: str | None = None
         self.printed = False
+        self.lock = threading.Lock()
+        self.timer: threading.Timer | None = None
 
     @property
     def elapsed(self) -> float:
@@ -58,18 +61,38 @@ class _Lines:
         return time.monotonic() - self.began
 
     def say(self, words: str) -> None:
-        """Print the words if the last line was long ago."""
-        self.held = words
-        if time.monotonic() >= self.next:
+        """Print the words if the last line was long ago; else then, whatever the command is at."""
+        with self.lock:
+            self.held = words
+            wait = self.next - time.monotonic()
+            if wait > 0 and self.timer is None:
+                self.timer = threading.Timer(wait, self.flush)
+                self.timer.daemon = True
+                self.timer.start()
+        if wait <= 0:
             self.flush()
 
     def flush(self) -> None:
         """Print the newest words unless they have been printed."""
-        if self.held is None:
-            return
-        self.console.print(f"{clock(self.elapsed)}  {self.held}", soft_wrap=True, highlight=False, markup=False)
-        self.console.file.flush()
-        self.held, self.next, self.printed = None, time.monotonic() + max(EVERY, SHARE * self.elapsed), True
+        with self.lock:
+            self._rest()
+            if self.held is None:
+                return
+            self.console.print(f"{clock(self.elapsed)}  {self.held}", soft_wrap=True, highlight=False, markup=False)
+            self.console.file.flush()
+            self.held, self.next, self.printed = None, time.monotonic() + max(EVERY, SHARE * self.elapsed), True
+
+    def end(self) -> None:
+        """Say where it ended; a short command needs no word on that."""
+        if self.printed:
+            self.flush()
+        with self.lock:
+            self._rest()
+
+    def _rest(self) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
 
 
 @contextmanager
@@ -78,5 +101,4 @@ def _lines(console: Console) -> Iterator[_Lines]:
     try:
         yield lines
     finally:
-        if lines.printed:  # where it ended; a short command needs no word on that
-            lines.flush()
+        lines.end()

@@ -34,8 +34,8 @@ def run(
 
         def report(now: Report) -> None:
             validation = "" if now.robust is None else f"  val {now.clean:.1%} / pgd {now.robust:.1%}"
-            left = "" if now.remaining is None else f", {clock(now.remaining)} left"
-            count(f"loss {now.loss:.3f}{validation}  {now.rate:.0f} img/s{left}", now.step, now.total)
+            left = f"{clock(now.remaining)} left{' of pretraining' if now.phase == 'pretrain' else ''}"
+            count(f"loss {now.loss:.3f}{validation}  {now.rate:.0f} img/s, {left}", now.step, now.total)
 
         trainer = Trainer(config, out, data_root=data_root, device=device, report=report)
         try:

@@ -74,6 +74,10 @@ class EarlyState(DynamicPredictor):
         """Of those of the predictor inside, the ones that come to pass."""
         return [t for t in self.predictor.watched if t <= self.state] or [self.state]
 
+    def image_read(self, walked: Pass) -> Tensor:
+        """The one in force at the state."""
+        return walked.input_at(self.state)
+
     def read_out(self, walked: Pass, *, exact: bool = False) -> Tensor:
         """The head at the state."""
         base, f, solution = self.base, walked.f, walked.solution

@@ -84,7 +84,7 @@ class EntropyReduction(DynamicPredictor):
         return True
 
     @property
-    def steps_read(self) -> int:
+    def steps_read(self) -> int | None:
         """As the predictor inside."""
         return self.predictor.steps_read
 
@@ -154,7 +154,7 @@ class EntropyReduction(DynamicPredictor):
             switches=self.switches,
         )
         return lambda x, *, steps=None, judge_last=True, idle=False: run(
-            x=x, steps=steps or self.base.solver.max_steps, judge_last=judge_last, idle=idle
+            x=x, steps=steps, judge_last=judge_last, idle=idle
         )
 
     def _untouched(self, x: Tensor, *, steps: int | None = None, judge_last: bool = True, idle: bool = False) -> Pass:
@@ -171,6 +171,10 @@ class EntropyReduction(DynamicPredictor):
         assert states is not None
         assert walked.purification is not None
         return [[H(walked.f, walked.f.prepare(states[t - 1]), walked.x)] for t in walked.purification.since]
+
+    def image_read(self, walked: Pass) -> Tensor:
+        """As the predictor inside."""
+        return self.predictor.image_read(walked)
 
     def read_out(self, walked: Pass, *, exact: bool = False) -> Tensor:
         """As the predictor inside."""

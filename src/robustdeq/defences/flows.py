@@ -24,7 +24,7 @@ def kept_history(
     every: int,
     descent: Descent,
     switches: Switches,
-    steps: int,
+    steps: int | None,
     judge_last: bool,
     idle: bool,
 ) -> Pass:
@@ -36,12 +36,13 @@ def kept_history(
         every: Steps between interventions.
         descent: What an intervention does to x^.
         switches: `resolve`: the intervention looks at the proposed z^[t], and the step is then taken with the new x^.
-        steps: Solver steps.
+        steps: Solver steps; None for all, with a final readout after them.
         judge_last: As of `fixed_point`.
         idle: Intervene even where nothing follows.
     """
     moving = _Moving(model, x, descent)
-    read = _readout_follows(model, switches, steps)
+    read = steps is None and switches.final_input == "purified"
+    steps = steps or model.solver.max_steps
     solver = replace(model.solver, max_steps=steps)
     iteration = Iteration(moving.f, moving.z0, solver, tol=model.tol, judge_last=judge_last)
     for t in range(every, steps + 1, every):
@@ -65,7 +66,7 @@ def restarted_history(
     every: int,
     descent: Descent,
     switches: Switches,
-    steps: int,
+    steps: int | None,
     judge_last: bool,
     idle: bool,
     watch: Callable[[Iteration], None] | None = None,
@@ -75,7 +76,8 @@ def restarted_history(
     `watch` is called with the iteration at the end of each segment.
     """
     moving = _Moving(model, x, descent)
-    read = _readout_follows(model, switches, steps)
+    read = steps is None and switches.final_input == "purified"
+    steps = steps or model.solver.max_steps
     z, memory = moving.z0, None
     parts: list[Solution] = []
     for end in range(every, steps + every, every):
@@ -130,11 +132,6 @@ class _Moving:
             solution=solution,
             purification=self.purification,
         )
-
-
-def _readout_follows(model: DEQ, switches: Switches, steps: int) -> bool:
-    """Whether the final readout, which comes after all steps, is to see what the last intervention made of x^."""
-    return switches.final_input == "purified" and steps == model.solver.max_steps
 
 
 def _segment_solver(solver: Solver, steps: int, memory: Any) -> Solver:

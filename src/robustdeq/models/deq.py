@@ -172,9 +172,9 @@ class DEQ(Pretrained, DynamicPredictor):
         return False
 
     @property
-    def steps_read(self) -> int:
+    def steps_read(self) -> None:
         """All."""
-        return self.solver.max_steps
+        return None
 
     @property
     def reads_residuals(self) -> bool:

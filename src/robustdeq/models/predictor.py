@@ -105,8 +105,8 @@ class DynamicPredictor(nn.Module, ABC):
 
     @property
     @abstractmethod
-    def steps_read(self) -> int:
-        """How many solver steps the deployed logits need."""
+    def steps_read(self) -> int | None:
+        """How many solver steps the deployed logits need; None if all, and what follows them."""
 
     @property
     @abstractmethod
@@ -119,7 +119,7 @@ class DynamicPredictor(nn.Module, ABC):
 
         Args:
             x: Pixels.
-            steps: Stop after this many solver steps.
+            steps: Stop after this many solver steps; if not given, take all, for a final readout to follow.
             judge_last: Know the residual of the last state too, which costs one more evaluation of f.
             measure: Measure what only `trajectory` shows.
         """
@@ -155,6 +155,10 @@ class DynamicPredictor(nn.Module, ABC):
         states of the pass too.
         """
 
+    def image_read(self, walked: Pass) -> Tensor:
+        """The image that the deployed logits are differentiated at."""
+        return walked.x_read
+
     def predict(self, x: Tensor) -> Tensor:
         """The deployed logits, by a pass and a readout in eval mode, differentiable where x is.
 
@@ -170,7 +174,8 @@ class DynamicPredictor(nn.Module, ABC):
                 walked = self.walk(x.detach(), steps=self.steps_read, judge_last=judge_last)
                 if not differentiate:
                     return self.read_out(walked)
-            return self.read_out(replace(walked, f=self.base.begin(straight_through(walked.x_read, x))[0]))
+            read = straight_through(self.image_read(walked), x)
+            return self.read_out(replace(walked, f=self.base.begin(read)[0]))
 
     @torch.no_grad()
     def trajectory(self, x: Tensor) -> Trajectory:

@@ -98,9 +98,10 @@ _NOTHING = _Nothing()
 def record_start(folder: Path, config: dict[str, Any], made_with: dict[str, Any], resumed_at: int | None) -> None:
     """Write down what a run is made with, and each time it goes on, from which step and with what."""
     path = folder / RUN
-    run = {"config": config, **made_with, "resumed": []}
-    if resumed_at is not None and path.exists():
-        begun = json.loads(path.read_bytes())
-        later = [*begun.get("resumed", []), {"step": resumed_at, **made_with}]
-        run = {**begun, "config": config, "resumed": later}
+    run: dict[str, Any] = {"config": config, **made_with, "resumed": []}
+    if resumed_at is not None:
+        begun = json.loads(path.read_bytes()) if path.exists() else {}
+        # what went on from here before, or from later on, has left nothing
+        earlier = [entry for entry in begun.get("resumed", []) if entry["step"] < resumed_at]
+        run = {**run, **begun, "config": config, "resumed": [*earlier, {"step": resumed_at, **made_with}]}
     write_atomically(path, json.dumps(run, indent=2).encode())

@@ -54,11 +54,13 @@ class Progress:
 
     step: int
     total: int
+    phase: str
+    """pretrain, train or skipped."""
     loss: float
     rate: float
     """Samples per second, over the last steps, validations apart."""
-    remaining: float | None
-    """Seconds; not known while the steps before the adversarial ones are taken, which cost less."""
+    remaining: float
+    """Seconds until the phase ends."""
     clean: float | None
     """Validation accuracy, clean."""
     robust: float | None
@@ -133,7 +135,8 @@ class Trainer:
             began = time.monotonic()
             losses, lr, phase = self._train_step()
             self.step += 1
-            pace.stepped(phase, time.monotonic() - began)
+            if phase != "skipped":
+                pace.stepped(phase, time.monotonic() - began)
             at_end = self.step == self.total
             validated = self.step % every == 0 or at_end
             if validated:
@@ -276,13 +279,15 @@ class Trainer:
             row |= {"validation_clean": clean, "validation_pgd": robust}
         rate = self.config.schedule.batch_size / max(pace.step(), 1e-9)
         log.write(row, rate=rate)
-        self.report(Progress(self.step, self.total, losses["loss"], rate, self._remaining(pace), clean, robust))
+        remaining = self._remaining(pace, phase)
+        self.report(Progress(self.step, self.total, phase, losses["loss"], rate, remaining, clean, robust))
 
-    def _remaining(self, pace: Pace) -> float | None:
-        if self.step <= self.config.schedule.pretrain_steps < self.total:
-            return None
-        steps, every = self.total - self.step, self.config.validation.every or self.steps_per_epoch
-        return pace.remaining(steps, math.ceil(self.total / every) - self.step // every if steps else 0)
+    def _remaining(self, pace: Pace, phase: str) -> float:
+        """Of the phase: what steps of the next will cost is not known."""
+        end = min(self.total, self.config.schedule.pretrain_steps) if phase == "pretrain" else self.total
+        every = self.config.validation.every or self.steps_per_epoch
+        validations = math.ceil(end / every) if end == self.total else end // every
+        return pace.remaining(end - self.step, validations - self.step // every if self.step < end else 0)
 
     def _begin(self) -> None:
         """Resume if there is something to resume; refuse a folder of another configuration."""
@@ -304,11 +309,10 @@ class Trainer:
                     "give the data it began with, or another --out"
                 )
             self._restore(state)
-        if self.rank == 0 and self.step < self.total:
-            made_with = provenance(self.world_size)
-            record_start(self.out, wanted, made_with, None if state is None else self.step)
         if self._reduce(torch.tensor(self.step), "max") != self._reduce(torch.tensor(self.step), "min"):
             raise ValueError(f"the processes see different states of the run: {self.out} must be a folder all share")
+        if self.rank == 0 and self.step < self.total:
+            record_start(self.out, wanted, provenance(self.world_size), None if state is None else self.step)
 
     def _restore(self, state: TrainingState) -> None:
         self._restore_weights(state)

@@ -72,7 +72,8 @@ class StateOracle(Oracle):
             return super().estimate_and_deploy(x)
         read = predictor.reads_residuals or (self.at is None and model.reads_residuals)
         judge_last = self.policy.needs_inverse or read
-        steps = max(predictor.steps_read, self.at or model.solver.max_steps)
+        last = predictor.steps_read
+        steps = None if last is None or self.at is None else max(last, self.at)
         with torch.no_grad():
             walked = predictor.walk(x.detach(), steps=steps, judge_last=judge_last)
             deployed = predictor.read_out(walked)
@@ -91,7 +92,7 @@ class StateOracle(Oracle):
                 batch_coupled=model.solver.batch_coupled,
             )
         if self.seen == "bpda":
-            x = straight_through(walked.x_read if self.at is None else walked.input_at(self.at), x)
+            x = straight_through(walked.input_at(self.at or len(solution.trajectory)), x)
         f, _ = model.begin(x)
         logits: Tensor = model.head(f.unpack(self.policy.connect(f, state)))
         return logits
@@ -239,7 +240,7 @@ class WatchedStates(Oracle):
     Under the loss "confident" (the largest mean log p of a wrong class) an attack makes one wrong class likely at every
     one of them, so that the defence's descent of the entropy works for the attacker. (The paper's variant looks at a
     state before it is solved again with the new input; here it is read after that. The released one looks at the state
-    that a segment hands on; here the segment's last is read, which is nearly always the same.)
+    that a segment hands on; here the segment's last is read, the same where residuals fall.)
     """
 
     predictor: DynamicPredictor
@@ -260,10 +261,11 @@ class WatchedStates(Oracle):
         return self._mean(x, walked)
 
     def estimate_and_deploy(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """One pass for both: what is deployed is read no earlier than what is watched."""
-        predictor = self.predictor
+        """One pass for both."""
+        predictor, last = self.predictor, self.predictor.steps_read
+        steps = None if last is None else max(last, *predictor.watched)
         with torch.no_grad():
-            walked = predictor.walk(x.detach(), steps=predictor.steps_read, judge_last=predictor.reads_residuals)
+            walked = predictor.walk(x.detach(), steps=steps, judge_last=predictor.reads_residuals)
             deployed = predictor.read_out(walked)
         return self._mean(x, walked), deployed
 
