@@ -176,6 +176,22 @@ def test_the_bounds_only_ever_close_in(run):
     assert seen[-1].rate > 0
 
 
+@pytest.mark.parametrize("union", [True, False])
+def test_what_is_foretold_knows_that_broken_images_leave(run, monkeypatch, union):
+    runners = []
+    start = runner_module.Runner.run
+    monkeypatch.setattr(runner_module.Runner, "run", lambda self: runners.append(self) or start(self))
+    verdict = run("store", union=union)
+    (runner,) = runners
+    items = [item for item in runner.items if item.attack == "a"]
+    whole = sum(map(runner.work.cost, items))
+    effort = runner._effort(items)
+    assert 0 < verdict.union.value < 1
+    share = verdict.union.value if union else 1.0
+    assert effort.cost == pytest.approx(share * whole)
+    assert effort.images == pytest.approx(share * COUNT)
+
+
 class Small(torch.nn.Module):
     """A predictor that runs out of memory on more than three images."""
 

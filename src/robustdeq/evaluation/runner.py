@@ -6,7 +6,7 @@ A bundle is one item, or as many as fit into one batch together (see `stacking`)
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, fields, replace
 
 import polars as pl
@@ -15,6 +15,7 @@ from torch import Tensor
 
 from robustdeq.evaluation.bounds import Bounds, Interval
 from robustdeq.evaluation.build import resolve
+from robustdeq.evaluation.forecast import NOTHING, Effort, Forecast
 from robustdeq.evaluation.interrupt import stopping
 from robustdeq.evaluation.manifest import Plan
 from robustdeq.evaluation.memory import halving
@@ -71,7 +72,8 @@ class Runner:
         self._done: set[Item] = set()
         self._counted: set[Item] = set()
         self._started = self._refreshed = 0.0
-        self._seconds = self._cost = self._images = 0.0
+        self._forecast = Forecast()
+        self._seconds = self._scoring = self._images = 0.0
 
     def run(self) -> bool:
         """Do what is missing; whether everything is done now (a time budget may have ended it before)."""
@@ -129,17 +131,25 @@ class Runner:
         if self.budget is None:
             return False
         spent = time.monotonic() - self._started
-        foretold = self._foretell(sum(map(self.work.cost, bundle))) or 0.0
+        foretold = self._forecast.seconds(self._effort(bundle)) or 0.0
         return spent + foretold > self.budget
 
-    def _foretell(self, cost: float) -> float | None:
-        return cost * self._seconds / self._cost if self._cost else None
+    def _effort(self, items: Iterable[Item]) -> Effort:
+        """What they take; of attacks that leave broken images alone by the images that are still unbroken."""
+        total = NOTHING
+        for item in items:
+            begin, end = self.work.span(item)
+            leaves = item.attack is not None and (self.plan.union or not self.specs[item.attack].every_image)
+            share = float(self.bounds.unbroken[begin:end].mean()) if leaves else 1.0
+            scored = share if self.plan.union else 1.0
+            total += Effort(share * self.work.cost(item), scored * (end - begin))
+        return total
 
     def _run(self, bundle: Bundle) -> None:
         first = bundle[0]
         doing = f"{first.attack or 'clean'}{f' and {len(bundle) - 1} more' if len(bundle) > 1 else ''}"
         self._report(doing)
-        began = time.monotonic()
+        began, effort, self._scoring = time.monotonic(), self._effort(bundle), 0.0
         index = torch.arange(*self.work.span(first))
         if first.attack is None:
             self._run_clean(first.shard, index)
@@ -149,8 +159,8 @@ class Runner:
             written = self._run_attacks(bundle, index)
         seconds = time.monotonic() - began
         if first.attack is not None:
+            self._forecast.learn(effort, seconds, self._scoring)
             self._seconds += seconds
-            self._cost += sum(map(self.work.cost, bundle))
             self._images += len(index) * len(bundle)
         share = round(seconds / len(bundle), 4)
         for item in written:  # what was stored before has its record
@@ -213,7 +223,7 @@ class Runner:
         number, index = pairs[:, 0], pairs[:, 1]
         x, y = self._batch(index)
         images, queries, logits = self._attack(specs, number, x, y, index)
-        diagnostics = specs[0].diagnostics
+        began, diagnostics = time.monotonic(), specs[0].diagnostics
         frames = []
         for name, subject in self.plan.scored.items():
             if name == "deployed" and logits is not None and not self.plan.all_states:
@@ -223,6 +233,7 @@ class Runner:
             clean = score(subject, x, all_states=True) if diagnostics and subject.dynamic else None
             also = {"queries": queries, "number": number}
             frames.append(rows(name, subject, scores, index, y, clean=clean, diagnostics=diagnostics, also=also))
+        self._scoring += time.monotonic() - began
         return pl.concat(frames), images.cpu()
 
     def _attack(
@@ -271,8 +282,7 @@ class Runner:
     def _report(self, doing: str) -> None:
         if self.world_size > 1 and time.monotonic() - self._refreshed > 5:
             self._refresh()
-        left = sum((self.work.cost(item) for item in self.items if item not in self._done), 0.0)
-        remaining = self._foretell(left)
+        remaining = self._forecast.seconds(self._effort(item for item in self.items if item not in self._done))
         self.report(
             Progress(
                 doing=doing,
