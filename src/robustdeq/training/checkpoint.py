@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import io
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 
+from robustdeq.data import Dataset
 from robustdeq.files import write_atomically
+from robustdeq.training.config import TrainConfig
 
 STATE = "state.pt"
 RUN = "run.json"
@@ -85,6 +87,27 @@ def difference(stored: dict[str, Any], wanted: dict[str, Any], prefix: str = "")
         elif a != b:
             lines.append(f"{prefix}{key}: {a!r} in the run, {b!r} asked for")
     return lines
+
+
+def check_same_run(folder: Path, state: TrainingState, config: TrainConfig, data: Dataset, digest: str) -> None:
+    """Refuse to go on with another configuration, or on other images."""
+    lines = difference(completed(state.config, as_json(TrainConfig())), as_json(config))
+    if lines:
+        raise ValueError(
+            f"{folder} holds a run with another configuration; give another --out, or the same options:\n  "
+            + "\n  ".join(lines)
+        )
+    if state.data not in (None, digest):
+        raise ValueError(
+            f"{folder} holds a run on other images than those found now ({config.data.name}, "
+            f"{len(data.train)} for training, {len(data.validation)} held out); "
+            "give the data it began with, or another --out"
+        )
+
+
+def as_json(config: TrainConfig) -> dict[str, Any]:
+    """A configuration as it is stored."""
+    return cast("dict[str, Any]", json.loads(json.dumps(asdict(config))))
 
 
 class _Nothing:

@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
-import json
 import math
 import signal
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
-from robustdeq.data import Dataset, Images, RandomCropFlip, batch_at, load_dataset, steps_per_epoch
+from robustdeq.data import Dataset, RandomCropFlip, batch_at, load_dataset, steps_per_epoch
 from robustdeq.files import held, remove_stale
-from robustdeq.models import DEQ, create_model
+from robustdeq.models import DEQ
 from robustdeq.processes import launch
 from robustdeq.provenance import provenance
 from robustdeq.threat import Linf, number
+from robustdeq.training.assembly import build_model, new_average, training_metadata, validation_images
 from robustdeq.training.average import update_average
-from robustdeq.training.checkpoint import (
-    TrainingState,
-    completed,
-    difference,
-    load_state,
-    record_start,
-    save_state,
-)
+from robustdeq.training.checkpoint import TrainingState, as_json, check_same_run, load_state, record_start, save_state
 from robustdeq.training.config import TrainConfig
 from robustdeq.training.draws import Draws
 from robustdeq.training.logs import Log
@@ -90,16 +83,16 @@ class Trainer:
         self.data_digest = f"{self.data.train.digest()} {self.data.validation.digest()}"
         self.augment = RandomCropFlip(padding=config.data.padding, flip=config.data.flip)
         self.train_images = self.data.train.to(self.fabric.device)
-        self.validation_images = self._validation_images()
+        self.validation_images = validation_images(config, self.data).to(self.fabric.device)
 
-        self.model = self._build_model()
+        self.model = build_model(config, self.data)
         self.optimizer: Any = torch.optim.Adam(
             self.model.parameters(), lr=config.schedule.lr, weight_decay=config.schedule.weight_decay
         )
         step = TrainStep(self.model, config.objective.build(), config.schedule.pretrain_layers)
         self.step_module: Any
         self.step_module, self.optimizer = self.fabric.setup(step, self.optimizer)
-        self.average = self._new_average()
+        self.average = new_average(config, self.data, self.model, self.fabric.device)
         if config.compile:
             for model in (self.model, self.average):
                 if model is not None:
@@ -294,25 +287,15 @@ class Trainer:
         if self.rank == 0:
             remove_stale(self.out)
         state = load_state(self.out)
-        wanted = _as_json(self.config)
         if state is not None:
-            lines = difference(completed(state.config, _as_json(TrainConfig())), wanted)
-            if lines:
-                raise ValueError(
-                    f"{self.out} holds a run with another configuration; give another --out, or the same options:\n  "
-                    + "\n  ".join(lines)
-                )
-            if state.data not in (None, self.data_digest):
-                raise ValueError(
-                    f"{self.out} holds a run on other images than those found now ({self.config.data.name}, "
-                    f"{len(self.data.train)} for training, {len(self.data.validation)} held out); "
-                    "give the data it began with, or another --out"
-                )
+            check_same_run(self.out, state, self.config, self.data, self.data_digest)
             self._restore(state)
         if self._reduce(torch.tensor(self.step), "max") != self._reduce(torch.tensor(self.step), "min"):
             raise ValueError(f"the processes see different states of the run: {self.out} must be a folder all share")
         if self.rank == 0 and self.step < self.total:
-            record_start(self.out, wanted, provenance(self.world_size), None if state is None else self.step)
+            record_start(
+                self.out, as_json(self.config), provenance(self.world_size), None if state is None else self.step
+            )
 
     def _restore(self, state: TrainingState) -> None:
         self._restore_weights(state)
@@ -337,7 +320,7 @@ class Trainer:
                     best=self.best,
                     validation=self.last_validation,
                     validated_at=self.validated_at,
-                    config=_as_json(self.config),
+                    config=as_json(self.config),
                     data=self.data_digest,
                 ),
             )
@@ -349,18 +332,9 @@ class Trainer:
             model: Any = self.evaluated_model()
             clean, robust = self.last_validation or (None, None)
             model.metadata = {
-                "dataset": self.config.data.name,
-                "eps": number(self.config.objective.eps),
-                "objective": self.config.objective.kind,
-                "states": self.config.objective.states,
-                "jacobian": self.config.jacobian.weight,
-                "classes": list(self.data.train.classes),
-                "image_shape": list(self.data.image_shape),
-                "held_out": len(self.data.validation),
-                "data_options": self.config.data.options,
+                **training_metadata(self.config, self.data),
                 "step": self.step,
                 "validation_step": self.validated_at,
-                "seed": self.config.seed,
                 "validation_clean": clean,
                 "validation_pgd": robust,
             }
@@ -382,36 +356,3 @@ class Trainer:
             raise Interrupted(
                 f"{name}: saved at step {self.step} of {self.total}; the same command goes on", 128 + int(asked)
             )
-
-    def _build_model(self) -> Any:
-        options = dict(self.config.model.options)
-        channels, _, _ = self.data.image_shape
-        options.setdefault("in_channels", channels)
-        options.setdefault("num_classes", self.data.num_classes)
-        with torch.random.fork_rng(devices=[]):
-            torch.random.manual_seed(self.config.seed)
-            model = create_model(self.config.model.name, **options)
-        if not isinstance(model, DEQ) and (self.config.objective.states == "random" or self.config.jacobian.weight > 0):
-            raise ValueError(
-                f"{self.config.model.name} is not a DEQ: it has no states to draw from and no Jacobian to penalise; "
-                "set objective.states to final and jacobian.weight to 0"
-            )
-        return model.double() if self.config.precision == "64-true" else model
-
-    def _new_average(self) -> Any:
-        if self.config.schedule.ema is None:
-            return None
-        average = self._build_model().to(self.fabric.device)
-        average.load_state_dict(self.model.state_dict())
-        return average.requires_grad_(False).eval()
-
-    def _validation_images(self) -> Images:
-        wanted = self.config.validation.images
-        images = self.data.validation
-        if not len(images):
-            raise ValueError("no held-out images to choose the checkpoint by: data.held_out must be >= 1")
-        return images.subset(slice(0, wanted)).to(self.fabric.device)
-
-
-def _as_json(config: TrainConfig) -> dict[str, Any]:
-    return cast("dict[str, Any]", json.loads(json.dumps(asdict(config))))

@@ -1,0 +1,61 @@
+"""What a configuration and its data make: the model, and what a checkpoint says of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from robustdeq.data import Dataset, Images
+from robustdeq.models import DEQ, create_model
+from robustdeq.threat import number
+from robustdeq.training.config import TrainConfig
+
+
+def build_model(config: TrainConfig, data: Dataset) -> Any:
+    """The model, with fresh weights by the seed; it fits the images unless told otherwise."""
+    options = dict(config.model.options)
+    channels, _, _ = data.image_shape
+    options.setdefault("in_channels", channels)
+    options.setdefault("num_classes", data.num_classes)
+    with torch.random.fork_rng(devices=[]):
+        torch.random.manual_seed(config.seed)
+        model = create_model(config.model.name, **options)
+    if not isinstance(model, DEQ) and (config.objective.states == "random" or config.jacobian.weight > 0):
+        raise ValueError(
+            f"{config.model.name} is not a DEQ: it has no states to draw from and no Jacobian to penalise; "
+            "set objective.states to final and jacobian.weight to 0"
+        )
+    return model.double() if config.precision == "64-true" else model
+
+
+def new_average(config: TrainConfig, data: Dataset, model: Any, device: torch.device) -> Any:
+    """A copy of the model to hold the average of its weights, or None if none is asked for."""
+    if config.schedule.ema is None:
+        return None
+    average = build_model(config, data).to(device)
+    average.load_state_dict(model.state_dict())
+    return average.requires_grad_(False).eval()
+
+
+def validation_images(config: TrainConfig, data: Dataset) -> Images:
+    """The held-out images that checkpoints are chosen by."""
+    if not len(data.validation):
+        raise ValueError("no held-out images to choose the checkpoint by: data.held_out must be >= 1")
+    return data.validation.subset(slice(0, config.validation.images))
+
+
+def training_metadata(config: TrainConfig, data: Dataset) -> dict[str, Any]:
+    """What a checkpoint says of its training, apart from how far it has come."""
+    return {
+        "dataset": config.data.name,
+        "eps": number(config.objective.eps),
+        "objective": config.objective.kind,
+        "states": config.objective.states,
+        "jacobian": config.jacobian.weight,
+        "classes": list(data.train.classes),
+        "image_shape": list(data.image_shape),
+        "held_out": len(data.validation),
+        "data_options": config.data.options,
+        "seed": config.seed,
+    }
