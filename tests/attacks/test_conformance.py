@@ -50,6 +50,17 @@ def test_images_lie_in_the_ball_and_success_is_the_deployed_predictor_s(attack, 
 
 
 @every_attack
+def test_who_watches_is_told_every_pass_and_changes_nothing(attack, model, x, y):
+    told = []
+    result = attack(Direct(model), x, y, watch=lambda queries: told.append(queries.clone()))
+    assert same(result, attack(Direct(model), x, y))
+    assert torch.equal(told[-1], result.queries)
+    steps = torch.diff(torch.stack([torch.zeros_like(told[0]), *told]), dim=0)
+    assert ((steps == 0) | (steps == 1)).all()
+    assert (steps.sum(1) > 0).all()
+
+
+@every_attack
 def test_misclassified_images_are_left_alone_if_asked(attack, model, x, y):
     result = attack(Direct(model), x, y, every_image=False)
     assert torch.equal(result.images[1], x[1])

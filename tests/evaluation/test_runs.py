@@ -1,6 +1,8 @@
 """Runs that are interrupted, shared, limited in time or memory give what an undisturbed one gives."""
 
+import itertools
 import json
+import math
 import os
 import shutil
 import signal
@@ -174,6 +176,18 @@ def test_the_bounds_only_ever_close_in(run):
     assert seen[-1].done == seen[-1].total == ITEMS
     assert seen[-1].remaining == 0
     assert seen[-1].rate > 0
+
+
+def test_a_long_attack_says_how_far_it_is(run, monkeypatch):
+    quiet, told = [], []
+    monkeypatch.setattr(runner_module, "EVERY", math.inf)
+    run("quiet", report=lambda now: quiet.append(now.doing))
+    monkeypatch.setattr(runner_module, "EVERY", 0.0)
+    run("told", report=lambda now: told.append(now.doing))
+    assert [doing for doing in told if ", pass " not in doing] == quiet
+    first = told.index("a")
+    steps = list(itertools.takewhile(lambda doing: doing.startswith("a, image "), told[first + 1 :]))
+    assert steps == [f"a, image {image} of 4, pass {n}" for image in (1, 4) for n in (1, 2)]  # batches of 3
 
 
 @pytest.mark.parametrize("union", [True, False])

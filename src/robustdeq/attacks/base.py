@@ -14,7 +14,7 @@ from torch import Tensor
 from robustdeq.attacks.doors import check_arguments, checked_start, rows_like
 from robustdeq.attacks.oracles import Oracle
 from robustdeq.attacks.starts import keys_of, random_starts
-from robustdeq.attacks.task import Task, fooled
+from robustdeq.attacks.task import Task, Watch, fooled
 from robustdeq.threat import Threat
 
 
@@ -83,6 +83,7 @@ class Attack(ABC):
         start: Tensor | None = None,
         every_image: bool = True,
         index: Sequence[int] | Tensor | None = None,
+        watch: Watch | None = None,
     ) -> AttackResult:
         """Attack a batch.
 
@@ -94,13 +95,14 @@ class Attack(ABC):
             every_image: False: images that the deployed predictor misclassifies are left alone, the others stop and
                 leave the batch at their first deployed success.
             index: The images' places in the data, by which their random numbers are drawn; None: by their pixels.
+            watch: Called at every pass with the passes so far of each image, for those who show progress.
         """
         check_arguments(oracle, x, y, index)
         if start is not None and not self.takes_start:
             raise ValueError(f"{self.name} chooses where it starts: leave start=None")
         with torch.inference_mode(False), torch.enable_grad(), oracle.prepared():
             x = x.detach().clone()
-            return self._attack(oracle, x, y.clone(), checked_start(self.threat, start, x), every_image, index)
+            return self._attack(oracle, x, y.clone(), checked_start(self.threat, start, x), every_image, index, watch)
 
     def begin(self, task: Task, rows: Tensor, run: int) -> Tensor:
         """Where a run starts: the given start in run 0, else a random point of the ball."""
@@ -117,6 +119,7 @@ class Attack(ABC):
         start: Tensor | None,
         every_image: bool,
         index: Sequence[int] | Tensor | None,
+        watch: Watch | None,
     ) -> AttackResult:
         batch = Task(
             oracle=oracle,
@@ -127,6 +130,7 @@ class Attack(ABC):
             every_image=every_image,
             places=torch.arange(len(x), device=x.device),
             queries=torch.zeros(len(x), dtype=torch.int64, device=x.device),
+            watch=watch,
         )
         images, logits, attacked = x.clone(), None, x.isfinite().flatten(1).all(1)
         if not every_image:

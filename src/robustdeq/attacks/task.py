@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from robustdeq.attacks.oracles import Oracle
+
+Watch = Callable[[Tensor], None]
+"""Somebody who wants to know how far an attack is: called with the passes so far of each image, very often."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -26,6 +30,8 @@ class Task:
     """Where each row stands in the batch that was handed in."""
     queries: Tensor
     """Passes so far, for the whole batch that was handed in."""
+    watch: Watch | None = None
+    """Told them at every pass."""
 
     def __len__(self) -> int:
         return len(self.x)
@@ -49,6 +55,8 @@ class Task:
     def count(self, rows: Tensor) -> None:
         """One more pass for these images."""
         self.queries[self.places[rows]] += 1
+        if self.watch is not None:
+            self.watch(self.queries)
 
     def _asked(self, rows: Tensor) -> Oracle:
         """The oracle for these images, which is then shown them once."""

@@ -28,6 +28,8 @@ from robustdeq.evaluation.transfer import stored_images
 from robustdeq.evaluation.work import Bundle, Item, Work
 
 KEYS = ["image", "predictor", "state"]
+EVERY = 1.0
+"""Seconds between two words on how far an attack is."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,8 @@ class Runner:
         self._order = self.work.order(rank, world_size)
         self._done: set[Item] = set()
         self._counted: set[Item] = set()
-        self._started = self._refreshed = 0.0
+        self._started = self._refreshed = self._said = 0.0
+        self._doing, self._where = "looking", ""
         self._forecast = Forecast()
         self._seconds = self._scoring = self._images = 0.0
 
@@ -80,7 +83,7 @@ class Runner:
         self._started = time.monotonic()
         with stopping(self._what_is_stored):
             self._refresh()
-            self._report("looking")
+            self._report()
             while (bundle := self._next()) is not None:
                 if self._over_budget(bundle):
                     break
@@ -147,9 +150,10 @@ class Runner:
 
     def _run(self, bundle: Bundle) -> None:
         first = bundle[0]
-        doing = f"{first.attack or 'clean'}{f' and {len(bundle) - 1} more' if len(bundle) > 1 else ''}"
-        self._report(doing)
+        self._doing = f"{first.attack or 'clean'}{f' and {len(bundle) - 1} more' if len(bundle) > 1 else ''}"
+        self._report()
         began, effort, self._scoring = time.monotonic(), self._effort(bundle), 0.0
+        self._said = began
         index = torch.arange(*self.work.span(first))
         if first.attack is None:
             self._run_clean(first.shard, index)
@@ -167,7 +171,7 @@ class Runner:
             self.store.log_time(self.rank, {**asdict(item), "images": len(index), "seconds": share})
         for item in bundle:
             self._is_done(item)
-        self._report(doing)
+        self._report()
 
     def _run_clean(self, shard: int, index: Tensor) -> None:
         frames = []
@@ -194,8 +198,9 @@ class Runner:
         shard, specs = bundle[0].shard, [self._resolved(self.specs[str(item.attack)]) for item in bundle]
         pairs = torch.cartesian_prod(torch.arange(len(specs)), index)  # number in the bundle, image
         frames, images = [], []
-        for part in pairs.split(self.plan.batch_size) if len(pairs) else ():
-            for frame, pixels in halving(lambda batch: self._attacked_rows(specs, batch), part):
+        for batch, part in enumerate(pairs.split(self.plan.batch_size) if len(pairs) else ()):
+            self._where = f", image {batch * self.plan.batch_size + 1:,} of {len(pairs):,}"
+            for frame, pixels in halving(lambda some: self._attacked_rows(specs, some), part):
                 frames.append(frame)
                 images.append(pixels)
         written = []
@@ -244,8 +249,15 @@ class Runner:
             return stored_images(specs[0], x, index), torch.zeros_like(y), None
         if self.plan.all_states:  # the same images, and no defended pass only to judge what is scored anyway
             specs = [replace(spec, on="base") if spec.every_image and spec.blind else spec for spec in specs]
-        result = attack_together(specs, number, self.plan.subject, self.plan.seed, x, y, index)
+        result = attack_together(specs, number, self.plan.subject, self.plan.seed, x, y, index, self._watch)
         return result.images, result.queries, result.logits if specs[0].on == "deployed" else None
+
+    def _watch(self, queries: Tensor) -> None:
+        """Say how far an attack is: one on many images, with thousands of passes, may take an hour."""
+        now = time.monotonic()
+        if now - self._said >= EVERY:
+            self._said = now
+            self._report(f"{self._where}, pass {int(queries.max()):,}")
 
     def _batch(self, index: Tensor) -> tuple[Tensor, Tensor]:
         device = self.plan.subject.device or self.x.device
@@ -279,13 +291,13 @@ class Runner:
         self.store.write_manifest(manifest)
         return resolved
 
-    def _report(self, doing: str) -> None:
+    def _report(self, where: str = "") -> None:
         if self.world_size > 1 and time.monotonic() - self._refreshed > 5:
             self._refresh()
         remaining = self._forecast.seconds(self._effort(item for item in self.items if item not in self._done))
         self.report(
             Progress(
-                doing=doing,
+                doing=self._doing + where,
                 done=len(self._done),
                 total=len(self.items),
                 rate=self._images / self._seconds if self._seconds else 0.0,

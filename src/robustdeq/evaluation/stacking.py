@@ -11,7 +11,7 @@ from torch import Tensor
 from robustdeq.attacks import PGD, AttackResult
 from robustdeq.attacks.oracles import StackedStates, UnrolledState
 from robustdeq.attacks.starts import keys_of, random_starts
-from robustdeq.attacks.task import Task
+from robustdeq.attacks.task import Task, Watch
 from robustdeq.evaluation.build import build_attack, build_oracle
 from robustdeq.evaluation.specs import AttackSpec, canonical
 from robustdeq.evaluation.subject import Subject
@@ -56,7 +56,14 @@ def _common(spec: AttackSpec) -> dict[str, object]:
 
 
 def attack_together(
-    specs: Sequence[AttackSpec], which: Tensor, subject: Subject, seed: int, x: Tensor, y: Tensor, index: Tensor
+    specs: Sequence[AttackSpec],
+    which: Tensor,
+    subject: Subject,
+    seed: int,
+    x: Tensor,
+    y: Tensor,
+    index: Tensor,
+    watch: Watch | None = None,
 ) -> AttackResult:
     """Each image by the attack of its number; one attack alone, or several of a bundle.
 
@@ -68,11 +75,12 @@ def attack_together(
         x: Pixels.
         y: Labels.
         index: Places in the data.
+        watch: Told the passes so far of each image.
     """
     first = build_attack(specs[0], seed)
     if len(specs) == 1:
         oracle = build_oracle(specs[0], subject)
-        return first(oracle, x, y, every_image=specs[0].every_image, index=index)
+        return first(oracle, x, y, every_image=specs[0].every_image, index=index, watch=watch)
     assert isinstance(first, PGD)
     # the predictor is the same to all of them: one oracle is built, the others are that one with their own settings
     oracle = build_oracle(specs[0], subject)
@@ -87,7 +95,8 @@ def attack_together(
             mine = [keys[int(row)] for row in rows]
             start[rows] = random_starts(first.threat, x[rows], spec.seed(seed), first.kind, 0, mine)
     settings = {f.name: getattr(first, f.name) for f in fields(first)}
-    return _Started(**settings, starts=start)(StackedStates.of(oracles, which.to(x.device)), x, y, index=index)
+    stacked = StackedStates.of(oracles, which.to(x.device))
+    return _Started(**settings, starts=start)(stacked, x, y, index=index, watch=watch)
 
 
 @dataclass(frozen=True, kw_only=True)
