@@ -1,5 +1,7 @@
 """Estimators at states, against the same thing written out by hand."""
 
+import dataclasses
+
 import pytest
 import torch
 from torch.testing import assert_close
@@ -338,3 +340,12 @@ def test_deployed_values_can_be_switched_on(model, x):
     assert oracle.values == "deployed"
     assert oracle.state == 2
     assert torch.equal(oracle(x), model(x))
+
+
+@pytest.mark.parametrize("values", ["surrogate", "deployed"])
+def test_a_state_that_a_new_solver_does_not_reach_is_refused(model, x, values):
+    oracle, x = UnrolledState(model, state=4, values=values), x.requires_grad_()
+    oracle(x)
+    model.solver = dataclasses.replace(model.solver, max_steps=3)
+    with pytest.raises(ValueError, match="3 steps, got 4"):
+        oracle(x)

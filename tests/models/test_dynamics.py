@@ -158,3 +158,16 @@ def test_an_injection_that_is_no_tensor_needs_dynamics_that_say_where_to_start()
     model = rd.DEQ(encoder=Pair(), dynamics=Halve(), head=nn.Identity())
     with pytest.raises(TypeError, match=r"give Halve a method initial\(u\)"):
         model(torch.ones(2, 3))
+
+
+@pytest.mark.parametrize("size", [8, 1])
+def test_groups_of_one_channel_far_from_zero_keep_their_variance(size):
+    from robustdeq.models.blocks import GroupNorm  # an inner layer
+
+    norm, reference = GroupNorm(8, 8), GroupNorm(8, 8).double()
+    y = torch.randn(4, 8, size, size, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) + 1000
+    expected = F.group_norm(y.float().double(), 8, reference.weight, reference.bias)
+    for layout in (torch.contiguous_format, torch.channels_last):
+        x = y.float().to(memory_format=layout).requires_grad_()
+        torch.testing.assert_close(norm(x).double(), expected, rtol=0, atol=1e-3)
+    assert torch.autograd.gradcheck(reference, y[:1].clone().requires_grad_())

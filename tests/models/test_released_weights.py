@@ -1,6 +1,7 @@
 """Weights under the released code's names become a model that computes what the released evaluation does."""
 
 import copy
+import json
 import re
 
 import numpy as np
@@ -69,6 +70,25 @@ def test_solver_tolerance_and_gradient_are_those_of_the_released_evaluation(mode
     assert loaded.gradient == rd.Phantom(9, 0.5)
     assert loaded.readout == "lowest"
     assert not loaded.training
+
+
+def test_a_third_downsampling_may_go_by_its_name(make_mdeq):
+    original = make_mdeq(scales=2, downsample=3)
+    config, weights = released(original)
+    named = {"downsample.6.": "downsample.DS3.", "downsample.7.": "downsample.DS3-BN."}
+    by_name = {}
+    for key, value in weights.items():
+        start = next((start for start in named if key.startswith(start)), "")
+        by_name[named.get(start, "") + key.removeprefix(start)] = value
+    assert sum(key.startswith("downsample.DS3") for key in by_name) == 6
+    loaded = load_released(config, by_name)
+    assert all(torch.equal(loaded.state_dict()[key], value) for key, value in original.state_dict().items())
+
+
+def test_a_configuration_may_be_json_also_as_numpy_stores_it(model):
+    config, weights = released(model)
+    for stored in (json.dumps(config), np.array(json.dumps(config))):
+        assert load_released(stored, weights).config == model.config
 
 
 def test_f_thres_is_the_number_of_steps(model):

@@ -79,6 +79,13 @@ def test_the_ascent_direction_has_unit_norm_and_reaches_the_dual_norm(threat, du
     assert_close((step * gradient).flatten(1).sum(1), expected)
 
 
+@pytest.mark.parametrize("scale", [1e-22, 1e-25, 1e-37, 1e25])
+def test_a_direction_does_not_depend_on_how_long_the_gradient_is(scale, images):
+    gradient = images[1].float()
+    step = L2(0.5).ascent(gradient * scale)
+    assert_close(step, L2(0.5).ascent(gradient), rtol=0, atol=1e-5)
+
+
 @pytest.mark.parametrize("threat", THREATS, ids=repr)
 def test_a_zero_gradient_gives_no_direction(threat):
     assert torch.equal(threat.ascent(torch.zeros(2, 1, 2, 2)), torch.zeros(2, 1, 2, 2))

@@ -161,8 +161,6 @@ class EntropyReduction(DynamicPredictor):
         """No inner iteration: exactly the undefended solve, whose interventions leave the image as it is."""
         walked = self.base.walk(x, steps=steps, judge_last=judge_last)
         since = [t for t in self.interventions if t <= (steps or self.base.solver.max_steps)]
-        if not since:
-            return walked
         return replace(walked, purification=Purification(inputs=[x] * len(since), since=since, inner_entropy=[]))
 
     def _entropies(self, walked: Pass) -> list[list[Tensor]]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from robustdeq.models.mdeq import MDEQ
@@ -25,12 +26,16 @@ _RENAMES: tuple[tuple[str, str], ...] = (
     (r"final_layer\.(.+)", r"head.final.\1"),
     (r"classifier\.(.+)", r"head.linear.\1"),
 )
+_FURTHER = re.compile(r"downsample\.DS(\d+)(-BN)?\.(.+)")
 _UP = re.compile(r"fullstage\.fuse_layers\.(\d+)\.(\d+)\.net\.(conv|gnorm)\.(.+)")
 _DOWN = re.compile(r"fullstage\.fuse_layers\.(\d+)\.(\d+)\.net\.(\d+)\.(conv|gnorm)\.(.+)")
 
 
 def rename(key: str) -> str | None:
     """Our name of a released state-dict entry, or None if it is not one."""
+    if match := _FURTHER.fullmatch(key):  # from the third downsampling on, layers of the stem go by names
+        count, norm, rest = match.groups()
+        return f"encoder.stem.{3 * (int(count) - 1) + (1 if norm else 0)}.{rest}"
     if match := _UP.fullmatch(key):
         target, source, kind, rest = match.groups()
         return f"dynamics.up.{source}_{target}.{0 if kind == 'conv' else 1}.{rest}"
@@ -43,16 +48,16 @@ def rename(key: str) -> str | None:
     return None
 
 
-def load_released(config: Mapping[str, Any] | str, state_dict: Mapping[str, Any]) -> MDEQ:
+def load_released(config: Mapping[str, Any] | str | NDArray[Any], state_dict: Mapping[str, Any]) -> MDEQ:
     """A released checkpoint as a model that computes what the released evaluation does, in eval mode.
 
     Solver `Broyden(max_steps=F_THRES, batch_coupled=True)`, tolerance 1e-3, gradient `Phantom(9, 0.5)`.
 
     Args:
-        config: The released configuration (MODEL, DEQ), as nested mappings or as JSON.
+        config: The released configuration (MODEL, DEQ), as nested mappings or as JSON, also as an array of one string.
         state_dict: Its weights, as tensors or arrays, under the released names.
     """
-    sizes, max_steps = _sizes(json.loads(config) if isinstance(config, str) else config)
+    sizes, max_steps = _sizes(_parsed(config))
     weights = {k: v if isinstance(v, Tensor) else torch.as_tensor(np.array(v)) for k, v in state_dict.items()}
     prefix = "module."  # DataParallel's
     weights = {k.removeprefix(prefix): v for k, v in weights.items()}
@@ -73,6 +78,13 @@ def load_released(config: Mapping[str, Any] | str, state_dict: Mapping[str, Any]
             "check DOWNSAMPLE_TIMES, which decides whether there is a stage0, and the sizes"
         ) from None
     return model.eval()
+
+
+def _parsed(config: Mapping[str, Any] | str | NDArray[Any]) -> Mapping[str, Any]:
+    if isinstance(config, Mapping):
+        return config
+    parsed: dict[str, Any] = json.loads(config if isinstance(config, str) else config.item())
+    return parsed
 
 
 def infer_sizes(state_dict: Mapping[str, Any]) -> dict[str, Any]:

@@ -35,9 +35,11 @@ class Trajectory:
     steps: Int[Tensor, " B"]
     """Solver steps before the sample froze."""
     lowest_step: Int[Tensor, " B"]
-    """The step whose residual is lowest: with the default readout, the state that `model(x)` starts from."""
+    """The step whose residual is lowest: with the default readout, the state that `model(x)` starts from.
+
+    In a defended pass, of the steps since the last intervention: residuals at different images are not compared."""
     inputs: Float[Tensor, "I B *image"] | None = None
-    """A defended pass: the purified images after each intervention."""
+    """A defended pass: the purified images after each intervention (I = 0 if there is none)."""
     inner_entropy: Float[Tensor, "I R1 B"] | None = None
     """A defended pass: H(h(f(z; x^))) before each of the R updates of an intervention, and after the last."""
 
@@ -195,9 +197,13 @@ class DynamicPredictor(nn.Module, ABC):
             status=solution.status,
             steps=solution.steps,
             lowest_step=solution.lowest_step,
-            inputs=torch.stack(purification.inputs) if purification is not None and purification.inputs else None,
+            inputs=None if purification is None else _stack(purification.inputs, x),
             inner_entropy=torch.stack(inner) if inner else None,
         )
+
+
+def _stack(images: list[Tensor], x: Tensor) -> Tensor:
+    return torch.stack(images) if images else x.new_empty(0, *x.shape)
 
 
 def entropy(logits: Tensor) -> Tensor:

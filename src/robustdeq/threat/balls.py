@@ -88,7 +88,10 @@ class L2(Threat):
 
     def ascent(self, gradient: Tensor) -> Tensor:
         """The normalised gradient."""
-        return gradient / _norm(gradient).clamp_min(torch.finfo(gradient.dtype).tiny)
+        tiny = torch.finfo(gradient.dtype).tiny
+        largest = gradient.reshape(len(gradient), -1).abs().amax(1).reshape(-1, *[1] * (gradient.ndim - 1))
+        scaled = gradient / largest.clamp_min(tiny)  # squares of the tiny gradients of confident predictions are zero
+        return scaled / _norm(scaled).clamp_min(tiny)
 
     def random_offset(self, x: Tensor, generator: torch.Generator) -> Tensor:
         """A random direction, with a radius that makes the point uniform in the ball."""

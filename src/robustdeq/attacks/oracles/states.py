@@ -31,6 +31,10 @@ class StateOracle(Oracle):
         _check_dynamic(self, self.predictor)
         if self.seen not in ("oblivious", "aware", "bpda"):
             raise ValueError(f"view must be 'oblivious', 'aware' or 'bpda', got {self.seen!r}")
+        self._check_state()
+
+    def _check_state(self) -> None:
+        """Also before each pass: a model's solver may be replaced."""
         steps = self.predictor.base.solver.max_steps
         if self.at is not None and not 1 <= self.at <= steps:
             raise ValueError(f"state counts from 1 to the solver's {steps} steps, got {self.at}")
@@ -57,6 +61,7 @@ class StateOracle(Oracle):
 
     def estimate(self, x: Tensor) -> Tensor:
         """The head at what the estimator makes of the state."""
+        self._check_state()
         model = self.predictor.base
         walker = model if self.seen == "oblivious" else self.predictor
         judge_last = self.policy.needs_inverse or (self.at is None and model.reads_residuals)
@@ -66,6 +71,7 @@ class StateOracle(Oracle):
 
     def estimate_and_deploy(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """One pass for both, where the attacker's pass is the deployed one."""
+        self._check_state()
         predictor, model = self.predictor, self.predictor.base
         # a defended pass may restart the solver's history: its inverse estimate is then that of its last state only
         if predictor.defended and (self.seen == "oblivious" or self.policy.needs_inverse):
