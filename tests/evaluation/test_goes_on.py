@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 import robustdeq.evaluation.runner as runner_module
-from robustdeq.defences import EntropyReduction
-from robustdeq.evaluation import OtherStoreError, Store, evaluate, named, repertoire, suites
+from robustdeq.defences import EarlyState, EntropyReduction
+from robustdeq.evaluation import OtherStoreError, Store, evaluate, named, repertoire, suites, variants
 from robustdeq.evaluation.named import entropy_variants
 from robustdeq.evaluation.setting import Setting
 from robustdeq.evaluation.specs import AttackSpec
@@ -216,3 +216,69 @@ def test_included_suites_give_each_note_once(own):
     file = own("both", "include: [quick, autoattack]")
     suite = make_suite(file, Setting(Subject(plain_function()), Linf(EPS)))
     assert suite.notes == [suites.WITHOUT_DYNAMICS]
+
+
+class Own(torch.nn.Module):
+    """A user's own: what it does to its answer is no setting that a manifest could hold."""
+
+    def __init__(self, activation):
+        super().__init__()
+        self.model, self.activation = small_deq(), activation
+
+    def forward(self, x):
+        return self.activation(self.model(x))
+
+
+@pytest.mark.parametrize("plain", [True, False])
+def test_a_predictor_whose_code_has_changed_is_known_by_its_answers(plain, tmp_path):
+    first, other = (Own(torch.tanh), Own(torch.negative))
+    if plain:
+        first, other = (lambda x: Own(torch.tanh)(x), lambda x: Own(torch.negative)(x))
+    data = images(4)
+    again = {"suite": "quick", "out": tmp_path / "store", "threat": Linf(EPS)}
+    evaluate(first, data, **again)
+    evaluate(first, data, **again)
+    with pytest.raises(OtherStoreError, match="gives other logits than the one the store was begun with"):
+        evaluate(other, data, **again)
+
+
+def test_a_store_from_before_answers_were_kept_goes_on(tmp_path):
+    data, again = images(4), {"suite": "quick", "out": tmp_path / "store", "threat": Linf(EPS)}
+    evaluate(small_deq(), data, **again)
+    store = Store(tmp_path / "store")
+    kept = store.manifest["answers"]
+    store.write_manifest({k: v for k, v in store.manifest.items() if k != "answers"})
+    evaluate(small_deq(), data, **again)
+    assert Store(tmp_path / "store").manifest["answers"] == kept
+
+
+def test_a_random_predictor_is_not_asked_for_the_same_answers(tmp_path):
+    noise = torch.Generator().manual_seed(0)
+    model = small_deq()
+
+    def noisy(x):
+        return model(x) + 10 * torch.randn(len(x), 10, dtype=x.dtype, generator=noise)
+
+    again = {"suite": "quick", "out": tmp_path / "store", "threat": Linf(EPS)}
+    for _ in range(2):
+        verdict = evaluate(noisy, images(4), **again)
+    assert verdict.store.manifest["answers"] is None
+
+
+def test_a_refusal_does_not_drown_in_what_follows_from_it(tmp_path):
+    data, again = images(2), {"suite": "grid", "out": tmp_path / "store", "budget": 0.0}
+    model = EarlyState(small_deq(), state=3)
+    evaluate(model, data, threat=Linf(0.1), **again)
+    with pytest.raises(OtherStoreError, match=r"threat\.eps: 0\.1 in the store, 0\.2 asked for") as refused:
+        evaluate(model, data, threat=Linf(0.2), **again)
+    lines = str(refused.value).splitlines()
+    assert len(lines) < 20
+    assert lines[-1].endswith(" more")
+
+
+@pytest.mark.parametrize("eps", ["8/255", 8 / 255])
+def test_an_eps_of_the_checkpoint_may_be_a_fraction(eps):
+    model = small_deq()
+    model.metadata = {"eps": eps}
+    defended = variants.entropy_reduced(Subject(model))
+    assert (defended.descent.radius, defended.descent.step_size) == (8 / 255, 2 / 255)

@@ -1,8 +1,10 @@
 """A user's own predictor goes through every suite."""
 
+import inspect
 import json
 from itertools import product
 
+import numpy as np
 import polars as pl
 import pytest
 import torch
@@ -11,6 +13,10 @@ from torch import nn
 
 from robustdeq.cli.main import main
 from robustdeq.evaluation import Store, evaluate, metrics
+from robustdeq.evaluation.evaluate import load_images as checked_load_images
+from robustdeq.evaluation.setting import Setting
+from robustdeq.evaluation.subject import Subject
+from robustdeq.evaluation.suites import read_suite
 from robustdeq.threat import Linf
 from tests.evaluation.predictors import EPS, images, plain_function, small_deq
 
@@ -94,3 +100,43 @@ def test_autoattack_agrees_with_pyautoattack_called_directly(tmp_path):
     ours = round(verdict.aa["aa"].value * 200)
     assert 20 < ours < 180
     assert abs(ours - theirs) <= 2
+
+
+def test_pgd_of_an_own_suite_takes_steps_of_a_quarter_of_its_eps(tmp_path):
+    file = tmp_path / "suite.yaml"
+    file.write_text(
+        "attacks: [{name: usual, attack: pgd}, {name: small, attack: pgd, eps: 4/255},"
+        " {name: own, attack: pgd, options: {steps: 3, step_size: 1/255}}, {name: other, attack: apgd}]"
+    )
+    specs = {spec.name: spec for spec in read_suite(file, Setting(Subject(small_deq()), Linf(0.2))).specs}
+    assert specs["usual"].options == {"steps": 10, "step_size": 0.2 / 4}
+    assert specs["small"].options == {"steps": 10, "step_size": 1 / 255}
+    assert specs["own"].options == {"steps": 3, "step_size": 1 / 255}
+    assert specs["other"].options == {}
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (([[1.0]], [1]), "two tensors.*got list and list"),
+        ([1, 2, 3], "two tensors.*got a list"),
+        (np.zeros(3), "two tensors.*got a ndarray"),
+    ],
+)
+def test_data_of_another_kind_are_refused_with_what_is_expected(data, message):
+    load_images = inspect.unwrap(checked_load_images)  # in tests annotations are checked before
+    with pytest.raises(TypeError, match=message):
+        load_images(data, None, None, {})
+
+
+def test_labels_of_any_whole_type_are_taken_and_are_the_same_labels(tmp_path):
+    x, y = images(4)
+    for labels in (y.int(), y, y.to(torch.uint8)):
+        verdict = evaluate(small_deq(), (x, labels), out=tmp_path / "store", threat=Linf(EPS))
+    assert verdict.complete
+
+
+def test_a_predictor_that_returns_something_else_is_told_what_is_expected(tmp_path):
+    model = small_deq()
+    with pytest.raises(ValueError, match=r"returns logits, \(images, classes\): for 4 images this one gave a tuple"):
+        evaluate(lambda x: (model(x), None), images(4), out=tmp_path, threat=Linf(EPS))

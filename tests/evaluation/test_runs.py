@@ -165,6 +165,22 @@ def test_a_time_budget_ends_a_run_with_the_interval_the_answer_must_lie_in(run, 
     assert part.bounds.low < part.bounds.high
 
 
+def test_a_time_budget_also_ends_an_attack_that_nobody_could_foretell(run, monkeypatch):
+    clock = iter(range(10_000))
+    with monkeypatch.context() as patch:
+        patch.setattr(runner_module.time, "monotonic", lambda: float(next(clock)))
+        part = run("store", budget=8.0)
+    assert part.given_up == "a"
+    assert not part.complete
+    assert "the time ended within a, which is lost" in part.table()
+    assert not list((part.folder / "attacks").rglob("*.parquet"))
+    assert run("store").complete
+
+
+def test_what_has_no_time_at_all_says_that_nothing_is_done(run):
+    assert "clean           nothing is done yet" in run("store", budget=0.0).table()
+
+
 def test_the_bounds_only_ever_close_in(run):
     seen = []
     verdict = run("store", report=lambda now: seen.append(now))

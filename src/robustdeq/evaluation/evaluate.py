@@ -11,11 +11,11 @@ import torch.distributed as dist
 from torch import Tensor
 
 from robustdeq.data import Images, load_dataset
+from robustdeq.evaluation.answers import ask, recorded
 from robustdeq.evaluation.audit import AUDITS, finish_audit
 from robustdeq.evaluation.build import check_buildable
 from robustdeq.evaluation.manifest import Plan, data_hash, join
 from robustdeq.evaluation.runner import Progress, Runner
-from robustdeq.evaluation.scoring import score
 from robustdeq.evaluation.setting import Setting
 from robustdeq.evaluation.store import Store
 from robustdeq.evaluation.subject import Callee, Subject
@@ -50,7 +50,8 @@ def evaluate(
     """Attack a predictor and store what happens; the same call goes on where an earlier one stopped.
 
     Args:
-        predictor: Pixels in [0, 1] to logits: a model, a defence around one, or any differentiable function.
+        predictor: Pixels in [0, 1] to logits: a model, a defence around one, or any differentiable function. It is
+            judged as it is; `robustdeq evaluate` wraps a DEQ in `EarlyState(model, state=8)` first.
         data: Images (B, C, H, W) in [0, 1] (or uint8) and labels, or the name of a data set, whose test images it is.
         suite: quick, grid, autoattack, audit, transfer, paper, table4, settings, or a YAML file.
         out: The store's folder.
@@ -60,7 +61,7 @@ def evaluate(
         batch_size: Images attacked at a time.
         shard_size: Images of an item of work: what a kill can lose.
         union: Misclassified images are not attacked, broken ones leave, cheapest attacks first.
-        budget: Seconds after which no further item is begun.
+        budget: Seconds after which it stops: no item is begun that would take longer, and one that does is given up.
         limit: Only the first images.
         keep_images: Store adversarial images; as the suite needs them if not given.
         all_states: Score every state and not only the deployed one; not under `union` if not given.
@@ -77,13 +78,16 @@ def evaluate(
     if aware:
         _check_defended(subject)
     x, y, description = load_images(data, limit, data_root, data_options or {})
-    classes = _classes(subject, x)
+    logits = ask(subject, x)
+    classes = logits.shape[1]
     if int(y.max()) >= classes:
         raise ValueError(
             f"the images have labels up to {int(y.max())}, the predictor tells {classes} classes apart: was it made "
             "for other data?"
         )
     threat = checkpoint_threat(subject) if threat is None else threat
+    if not isinstance(threat, Threat):
+        raise TypeError(f"threat is a ball such as Linf(8 / 255) or L2(0.5), got {threat!r}")
     store = Store(out)
     rank, world_size = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
     setting = Setting(
@@ -111,6 +115,7 @@ def evaluate(
         shard_size=_positive("shard_size", shard_size),
         union=union,
         all_states=not union if all_states is None else all_states,
+        answers=recorded(logits, ask(subject, x)),
     )
     check_buildable(plan.specs, subject, seed, classes)
     store.clean_up()
@@ -119,13 +124,7 @@ def evaluate(
     runner = Runner(plan, x, y, store, budget=budget, keep_images=keep, rank=rank, world_size=world_size, report=report)
     complete = runner.run()
     audit = finish_audit(plan, store, x, y, write=rank == 0) if str(suite) in AUDITS and complete else None
-    return read_verdict(store, complete=complete, bounds=runner.bounds.now(), audit=audit)
-
-
-def _classes(subject: Subject, x: Tensor) -> int:
-    """How many classes the predictor tells apart."""
-    image = x[:1].to(subject.dtype) / 255 if x.dtype == torch.uint8 else x[:1]
-    return score(subject, image.to(subject.device or x.device), all_states=False).logits.shape[-1]
+    return read_verdict(store, complete=complete, bounds=runner.bounds.now(), audit=audit, given_up=runner.given_up)
 
 
 def _check_defended(subject: Subject) -> None:
@@ -147,8 +146,18 @@ def load_images(
         images: Images = load_dataset(data, root, **options).test
         x, y, name, split = images.pixels, images.labels, data, "test"
     else:
+        if not isinstance(data, tuple) or len(data) != 2:
+            raise TypeError(
+                f"data are images and labels as two tensors, (x, y), or the name of a data set; got a "
+                f"{type(data).__name__}"
+            )
         x, y = data
         name, split = "tensors", "given"
+    if not isinstance(x, Tensor) or not isinstance(y, Tensor):
+        raise TypeError(
+            f"data are images and labels as two tensors, or the name of a data set; got {type(x).__name__} and "
+            f"{type(y).__name__}: torch.as_tensor makes tensors of arrays"
+        )
     if len(x) != len(y):
         raise ValueError(f"expected one label for each of the {len(x)} images, got {len(y)}")
     if x.dtype != torch.uint8 and len(x) and (float(x.min()) < 0 or float(x.max()) > 1):
@@ -161,6 +170,7 @@ def load_images(
         x, y = x[: _positive("limit", limit)], y[:limit]
     if not len(x):
         raise ValueError("there are no images to evaluate on")
+    y = y.long()
     return x, y, {"name": name, "split": split, "images": len(y), "limit": limit, "sha256": data_hash(x, y)}
 
 

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from torch import Tensor
 
+from robustdeq.evaluation.answers import Answers, alike
 from robustdeq.evaluation.specs import AttackSpec, canonical
 from robustdeq.evaluation.store import Store
 from robustdeq.evaluation.subject import Subject
@@ -23,6 +24,8 @@ VERSION = 1
 GROWING = ("attacks", "suites", "asked", "notes", "runs")
 """Fields that another run in the same store adds to; all others must be equal."""
 
+SHOWN = 12
+"""Differences of a refused run that are shown."""
 PATIENCE = 600.0
 """Seconds that other processes wait for the manifest."""
 
@@ -53,6 +56,8 @@ class Plan:
     union: bool
     all_states: bool
     """Score every state, not only the deployed one."""
+    answers: Answers | None = None
+    """What the deployed predictor says of the first images; None if it is random."""
 
     @property
     def subject(self) -> Subject:
@@ -84,6 +89,7 @@ class Plan:
             "shard_size": self.shard_size,
             "union": self.union,
             "all_states": self.all_states,
+            "answers": self.answers,
             "attacks": {spec.name: spec.as_json() for spec in self.specs},
             "suites": [self.suite],
             "asked": [self.asked],
@@ -121,7 +127,7 @@ def join(store: Store, plan: Plan, *, rank: int, world_size: int) -> None:
         if lines:
             raise OtherStoreError(
                 f"{store.folder} holds results of another model or configuration; give another --out, "
-                "or the same options:\n  " + "\n  ".join(lines)
+                "or the same options:\n  " + "\n  ".join(_first(lines))
             )
         merged = merge(found, wanted)
     if rank == 0:
@@ -129,6 +135,12 @@ def join(store: Store, plan: Plan, *, rank: int, world_size: int) -> None:
     else:
         _wait_for(store, wanted["attacks"])
         store.forget()
+
+
+def _first(lines: list[str]) -> list[str]:
+    """One difference may be in all of 144 attacks."""
+    more = len(lines) - SHOWN
+    return lines if more <= 1 else [*lines[:SHOWN], f"and {more} more"]
 
 
 def _wait_for(store: Store, attacks: Iterable[str]) -> None:
@@ -152,13 +164,16 @@ def differences(found: dict[str, Any], wanted: dict[str, Any], prefix: str = "")
     lines = []
     for key in sorted(found.keys() | wanted.keys()):
         a, b = found.get(key), wanted.get(key)
-        if f"{prefix}{key}" in (*GROWING, "model.name"):  # the same model may be called by another path
+        if f"{prefix}{key}" in (*GROWING, "model.name", "answers"):  # the same model may be called by another path
             continue
         if isinstance(a, dict) and isinstance(b, dict):
             lines += differences(a, b, f"{prefix}{key}.")
         elif a != b:
             lines.append(f"{prefix}{key}: {a!r} in the store, {b!r} asked for")
     if not prefix:
+        before, now = found.get("answers"), wanted.get("answers")
+        if not lines and before is not None and now is not None and not alike(before, now):
+            lines.append("the predictor: it gives other logits than the one the store was begun with (answers)")
         for name in sorted(found["attacks"].keys() & wanted["attacks"].keys()):
             a, b = found["attacks"][name], wanted["attacks"][name]
             if a["hash"] != b["hash"]:
@@ -178,6 +193,7 @@ def merge(found: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
         **found,
         "attacks": {**found["attacks"], **{k: v for k, v in wanted["attacks"].items() if k not in found["attacks"]}},
         **{key: _more(found.get(key, []), wanted[key]) for key in ("suites", "asked", "notes")},
+        "answers": found["answers"] if "answers" in found else wanted["answers"],
         "runs": runs,
     }
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 
 import polars as pl
@@ -47,6 +48,10 @@ class Progress:
     """Where the accuracy under the union of all attacks must lie."""
 
 
+class _OutOfTime(Exception):
+    """The budget ended within an attack."""
+
+
 class Runner:
     """One process's share of a plan; any number of them may work on the same store."""
 
@@ -69,6 +74,8 @@ class Runner:
         self.budget, self.keep_images = budget, keep_images
         self.rank, self.world_size = rank, world_size
         self.report = report or (lambda progress: None)
+        self.given_up: str | None = None
+        """What the end of the budget cut off."""
         self.bounds = Bounds(store, store_specs(store), plan.threat, len(y), plan.shard_size)
         self._order = self.work.order(rank, world_size)
         self._done: set[Item] = set()
@@ -84,10 +91,9 @@ class Runner:
         with stopping(self._what_is_stored):
             self._refresh()
             self._report()
-            while (bundle := self._next()) is not None:
-                if self._over_budget(bundle):
-                    break
-                self._run(bundle)
+            with suppress(_OutOfTime):
+                while (bundle := self._next()) is not None and not self._over_budget(bundle):
+                    self._run(bundle)
             self._refresh()
         return len(self._done) == len(self.items)
 
@@ -255,6 +261,9 @@ class Runner:
     def _watch(self, queries: Tensor) -> None:
         """Say how far an attack is: one on many images, with thousands of passes, may take an hour."""
         now = time.monotonic()
+        if self.budget is not None and now - self._started > self.budget:
+            self.given_up = self._doing
+            raise _OutOfTime
         if now - self._said >= EVERY:
             self._said = now
             self._report(f"{self._where}, pass {int(queries.max()):,}")

@@ -72,11 +72,12 @@ _OWN = [f.name for f in fields(AttackSpec) if f.name not in ("group",)]
 def read_suite(path: Path, setting: Setting) -> Suite:
     """A user's own suite: `attacks`, a list of mappings with the fields of AttackSpec, each with a name.
 
-    eps may be written 8/255; eps and norm are the evaluation's own if not given, and the oracle is the ready-made one
-    (direct without dynamics). `include: [grid, ...]` adds whole suites, with the further predictors that they score
-    images on. `also: {mine: {every: 4, steps: 5}}` scores them on these entropy reductions around the model instead,
-    and `keep_images: true` or `false` decides whatever the included suites say. `strongest: {of: DIR, count: 8}` leaves
-    of the grid the attacks at the (i, K_a, lambda) that were strongest in another store. An unknown key is an error.
+    eps may be written 8/255; eps and norm are the evaluation's own if not given, PGD takes 10 steps of a quarter of
+    eps, and the oracle is the ready-made one (direct without dynamics). `include: [grid, ...]` adds whole suites, with
+    the further predictors that they score images on. `also: {mine: {every: 4, steps: 5}}` scores them on these entropy
+    reductions around the model instead, and `keep_images: true` or `false` decides whatever the included suites say.
+    `strongest: {of: DIR, count: 8}` leaves of the grid the attacks at the (i, K_a, lambda) that were strongest in
+    another store. An unknown key is an error.
     """
     try:
         content = yaml.safe_load(path.read_text())
@@ -152,6 +153,13 @@ def _own_attack(path: Path, entry: Any, setting: Setting) -> AttackSpec:
     _known(path, entry, _OWN)
     values = {**setting.ball, "oracle": "direct" if setting.subject.dynamic is None else "ready", **entry}
     values["eps"] = number(values["eps"], f"{path}: eps")
+    options = values.get("options") or {}
+    if not isinstance(options, dict):
+        raise ValueError(f"{path}: attack {entry['name']}: options: expected a mapping, got {options!r}")
+    if values.get("attack") == "pgd":  # as the named suites have it; an attack's own default is for the paper's radius
+        options = {**setting.pgd, "step_size": values["eps"] / 4, **options}
+        options["step_size"] = number(options["step_size"], f"{path}: attack {entry['name']}: step_size")
+    values["options"] = options
     try:
         return AttackSpec(**values)
     except TypeError as error:

@@ -9,6 +9,7 @@ from typing import Any
 from robustdeq.defences import EarlyState, EntropyReduction
 from robustdeq.defences.switches import VARIANTS
 from robustdeq.evaluation.subject import Callee, Subject
+from robustdeq.threat import number
 
 TABLE_5 = tuple((every, steps) for every in (1, 2, 4, 8) for steps in (1, 5, 10, 20))
 """The paper's (T_f, R)."""
@@ -27,7 +28,8 @@ def entropy_reduced(subject: Subject, **settings: Any) -> Callee:
     if dynamic is None:
         raise ValueError("the predictor has no dynamics: there is nothing to put an entropy reduction around")
     eps = subject.metadata.get("eps")
-    budget = {} if eps is None else {"radius": float(eps), "step_size": float(eps) / 4}
+    radius = None if eps is None else number(eps, "eps of the checkpoint")
+    budget = {} if radius is None else {"radius": radius, "step_size": radius / 4}
     defended = EntropyReduction(dynamic.base, **{**budget, **settings})
     return defended if state is None else EarlyState(defended, state=state)
 

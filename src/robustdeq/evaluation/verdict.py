@@ -33,6 +33,8 @@ class Verdict:
     notes: list[str]
     audit: Audit | None = None
     """What the audit found, if the suite was the audit."""
+    given_up: str | None = None
+    """What a time budget cut off: nothing of it is stored."""
 
     @property
     def folder(self) -> Path:
@@ -52,15 +54,22 @@ class Verdict:
         width = max(len(name) for name, _ in [*lines, ("accuracy under", self.clean)])
         text = [f"{'accuracy under':{width}}   value   95% interval      images"]
         for name, share in lines:
+            if not share.images:
+                text.append(f"{name:{width}}  nothing is done yet")
+                continue
             text.append(f"{name:{width}}  {share.value:6.2%}  [{share.low:6.2%}, {share.high:6.2%}]  {share.images:6d}")
         if not self.complete:
             text.append(
                 f"not complete: the union's accuracy will lie in [{self.bounds.low:.2%}, {self.bounds.high:.2%}]"
             )
+        if self.given_up is not None:
+            text.append(f"the time ended within {self.given_up}, which is lost: give more, or a smaller --shard-size")
         return "\n".join([*text, *(f"note: {note}" for note in self.notes)])
 
 
-def read_verdict(store: Store, *, complete: bool, bounds: Interval, audit: Audit | None = None) -> Verdict:
+def read_verdict(
+    store: Store, *, complete: bool, bounds: Interval, audit: Audit | None = None, given_up: str | None = None
+) -> Verdict:
     """From the store."""
     shares: dict[str, Share] = {}
     minimum = None
@@ -82,4 +91,5 @@ def read_verdict(store: Store, *, complete: bool, bounds: Interval, audit: Audit
         bounds=bounds,
         notes=list(store.manifest["notes"]),
         audit=audit,
+        given_up=given_up,
     )
