@@ -73,7 +73,13 @@ def make_store(
             "model": {
                 "name": "runs/some/best",
                 "hash": "h",
-                "metadata": {"objective": objective, "states": states, "classes": list("0123456789"), "eps": eps},
+                "metadata": {
+                    "dataset": data,
+                    "eps": eps,
+                    "objective": objective,
+                    "states": states,
+                    "classes": list("0123456789"),
+                },
                 "config": predictors["deployed"]["config"],
             },
             "predictors": predictors,

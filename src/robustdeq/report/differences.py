@@ -18,6 +18,7 @@ from robustdeq.report.table import NONE, Cell, Table, points
 RANDOM, ENTROPY = "Does Sec. 3.3 help?", "Does Sec. 3.2 help?"
 BOTH, RESNET = "Do they compose?", "Does a DEQ beat the ResNet of equal size?"
 QUESTIONS = (RANDOM, ENTROPY, BOTH, RESNET)
+UNFINISHED = "unfinished"
 EQUAL_SIZE = {"mdeq-large": "resnet18", "mdeq-tiny": "resnet-tiny"}
 
 Outcomes = NDArray[np.bool_]
@@ -31,7 +32,7 @@ def differences(results: list[Result]) -> Table:
         words = (found, a.training, _called(a), _called(b), a.data["name"], str(a.data["images"]), a.eps)
         rows.append([*map(Cell, words), clean(a, b), minimum(a, b), autoattack(a, b), union(a, b)])
     head = ("question", "training", "without", "with", "data", "images", "eps", "clean", "PGD", "AA", "union")
-    notes = (
+    notes: tuple[str, ...] = (
         "Accuracy with minus accuracy without, in points, on the same images, and its 95% interval by paired bootstrap "
         "over images, at least as wide as Wilson's intervals of the images gained and lost make it. It says how "
         "sure the difference is for these weights, and nothing about seeds: another training of the "
@@ -43,6 +44,8 @@ def differences(results: list[Result]) -> Table:
         "Sec. 3.2 and 3.3 compose if each helps where the other is in place already (3.2 on a model with random "
         "states, 3.3 between two defended models) and both together beat neither.",
     )
+    if any(r.unfinished for _, *pair in pairs for r in pair):
+        notes += (f"{UNFINISHED}: not all attacks of that store are done; AA and union are over those that are.",)
     return Table("differences", "Differences. The paper's questions, paired image by image", head, rows, notes)
 
 
@@ -123,7 +126,8 @@ def _survived(r: Result, names: Sequence[str]) -> Outcomes:
 
 
 def _called(r: Result) -> str:
-    return f"{r.name}: {r.described if r.dynamic else r.model}"
+    unfinished = f", {UNFINISHED}" if r.unfinished else ""
+    return f"{r.name}: {r.described if r.dynamic else r.model}{unfinished}"
 
 
 def _from(a: Result, b: Result) -> str:

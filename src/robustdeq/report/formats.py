@@ -5,19 +5,19 @@ from __future__ import annotations
 import csv
 import io
 
-from robustdeq.report.table import Cell, Table
+from robustdeq.report.table import Table
 
 
 def as_csv(table: Table) -> str:
-    """One column per column, then what stands beneath and where from, for each of of the row's numbers."""
+    """One column per column, then what stands beneath and where from, for each of the row's numbers."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*table.head, "beneath (95% interval, K_a)", "where from"])
+    writer.writerow([*table.head, "beneath (95% interval, K_a, attacks done)", "where from"])
     for row in table.rows:
         pairs = list(zip(table.head, row, strict=True))
         beneath = " | ".join(f"{name}: {cell.small}" for name, cell in pairs if cell.small)
         origins = " | ".join(f"{name}: {cell.where}" for name, cell in pairs if cell.where)
-        writer.writerow([*(_shown(cell) for cell in row), beneath, origins])
+        writer.writerow([*(cell.shown for cell in row), beneath, origins])
     return text.getvalue()
 
 
@@ -26,7 +26,7 @@ def as_markdown(table: Table) -> str:
     lines = [f"### {table.title}", ""]
     lines.append("| " + " | ".join(map(_pipe, table.head)) + " |")
     lines.append("|" + "---|" * len(table.head))
-    lines += ["| " + " | ".join(_pipe(_shown(cell)) for cell in row) + " |" for row in table.rows]
+    lines += ["| " + " | ".join(_pipe(cell.shown) for cell in row) + " |" for row in table.rows]
     return "\n".join([*lines, "", *(f"{note}\n" for note in table.notes)])
 
 
@@ -42,17 +42,13 @@ def as_latex(table: Table) -> str:
         r"    \toprule",
         "    " + " & ".join(map(_tex, table.head)) + r" \\",
         r"    \midrule",
-        *("    " + " & ".join(_tex(_shown(cell)) for cell in row) + r" \\" for row in table.rows),
+        *("    " + " & ".join(_tex(cell.shown) for cell in row) + r" \\" for row in table.rows),
         r"    \bottomrule",
         r"  \end{tabular}",
         *(f"  % {note}" for note in table.notes),
         r"\end{table}",
     ]
     return "\n".join(lines) + "\n"
-
-
-def _shown(cell: Cell) -> str:
-    return f"({cell.text})" if cell.kind == "apart" else cell.text
 
 
 def _pipe(text: str) -> str:
@@ -65,4 +61,4 @@ _TEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciic
 
 
 def _tex(text: str) -> str:
-    return "".join(_TEX.get(character, character) for character in text)
+    return "".join(_TEX.get(character, character) for character in text).replace("<=", r"$\leq$")

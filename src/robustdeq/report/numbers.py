@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from robustdeq.evaluation import metrics
 from robustdeq.evaluation.statistics import Share
 from robustdeq.report import paper
 from robustdeq.report.sources import Result
-from robustdeq.report.table import NONE, Cell, share
+from robustdeq.report.table import NONE, Cell, bound, share
 
 
 def who(r: Result) -> list[Cell]:
@@ -19,6 +21,14 @@ def because(r: Result, reasons: list[str]) -> Cell:
     if (r.training, r.method) not in paper.TABLE_1:
         return Cell("not in the paper")
     return Cell("no: " + ", ".join(reasons) if reasons else "yes")
+
+
+def clean(r: Result) -> Cell:
+    """Without any attack, once every image was looked at."""
+    if not r.store.complete(None):
+        return NONE
+    found = metrics.clean_accuracy(r.store, predictor=r.predictor)
+    return share(found, origin(r, "clean", "share with correct"))
 
 
 def minimum(r: Result) -> Cell:
@@ -41,8 +51,18 @@ def autoattack(r: Result) -> Cell:
     name = lowest_aa(r)
     if name is None:
         return NONE
-    found = metrics.aa_accuracy(r.store)[name]
-    return share(found, origin(r, f"clean and {name}", "share that is correct under both"))
+    found, configs = metrics.aa_accuracy(r.store), r.store.manifest["attacks"]
+    planned = [other for other in metrics.judged_attacks(r.store) if configs[other]["is_aa"]]
+    cell = share(found[name], origin(r, f"clean and {name}", "share that is correct under both"))
+    return bound(cell, len(found), len(planned))
+
+
+def lower(worst: Cell, aa: Cell) -> Cell:
+    """Of the minimum under PGD and AutoAttack, where both are known; it is a bound if AutoAttack is."""
+    if worst is NONE or aa is NONE:
+        return NONE
+    lowest = min(worst, aa, key=lambda cell: float(cell.text))
+    return replace(lowest, kind=aa.kind, small=aa.small) if aa.kind == "bound" else lowest
 
 
 def lowest_aa(r: Result) -> str | None:
@@ -58,9 +78,9 @@ def finished(r: Result) -> list[str]:
 
 
 def union_of_all(r: Result) -> Cell:
-    """The worst case over whatever is complete."""
+    """The worst case over whatever is complete: a bound, if something is not."""
     planned, names = metrics.judged_attacks(r.store), finished(r)
-    if not names:
+    if not names or not r.store.complete(None):
         return NONE
     found = metrics.union_accuracy(r.store, names, predictor=r.predictor)
     which = (
@@ -68,7 +88,7 @@ def union_of_all(r: Result) -> Cell:
         if names == planned
         else f"clean and the {len(names)} finished of {len(planned)} attacks"
     )
-    return share(found, origin(r, which, "never broken"))
+    return bound(share(found, origin(r, which, "never broken")), len(names), len(planned))
 
 
 def under(r: Result, name: str) -> Cell:

@@ -100,6 +100,11 @@ class Result:
         """Whether there are such attacks, every one done on every image."""
         return bool(names) and not self.store.manifest["union"] and all(map(self.store.complete, names))
 
+    @property
+    def unfinished(self) -> list[str]:
+        """The attacks that its union lacks: they count, and are not done on every image."""
+        return [name for name in metrics.judged_attacks(self.store) if not self.store.complete(name)]
+
     @cached_property
     def layers(self) -> dict[str, dict[str, Any]]:
         """The predictor's configuration, taken apart: kind of each wrapper or model to its settings."""
@@ -121,17 +126,17 @@ class Result:
     @property
     def training(self) -> str:
         """TRADES, PGD-AT, standard, or unknown."""
-        return _OBJECTIVES.get(str(self._metadata.get("objective")), "unknown")
+        return _OBJECTIVES.get(str(self.metadata.get("objective")), "unknown")
 
     @property
     def random(self) -> bool:
         """Whether it was trained with random intermediate states (Sec. 3.3)."""
-        return self._metadata.get("states") == "random"
+        return self.metadata.get("states") == "random"
 
     @property
     def trained(self) -> tuple[Any, ...]:
         """What else two trainings must share for their difference to be that of their states: seed and penalty."""
-        return self.model, self.training, self._metadata.get("seed"), self._metadata.get("jacobian")
+        return self.model, self.training, self.metadata.get("seed"), self.metadata.get("jacobian")
 
     @property
     def weights(self) -> str | None:
@@ -203,7 +208,8 @@ class Result:
         return content
 
     @property
-    def _metadata(self) -> dict[str, Any]:
+    def metadata(self) -> dict[str, Any]:
+        """What the checkpoint says of itself: data set, eps, training."""
         return self.store.manifest["model"].get("metadata") or {}
 
     def differences_from_the_paper(self) -> list[str]:

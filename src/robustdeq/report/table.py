@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from robustdeq.evaluation.statistics import Difference, Share
 
-Kind = Literal["text", "ours", "paper", "apart", "none"]
-"""apart: a number of the paper that is not comparable with ours beside it."""
+Kind = Literal["text", "ours", "bound", "paper", "apart", "none"]
+"""bound: a number of ours that unfinished attacks may lower. apart: one of the paper's that is not comparable with ours
+beside it."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,12 @@ class Cell:
     where: str = ""
     """Store, attack, filter and how they were reduced; for the paper its table."""
     small: str = ""
-    """Shown small beneath: the 95% interval, or which K_a."""
+    """Shown small beneath: the 95% interval, which K_a, or how many attacks are done."""
+
+    @property
+    def shown(self) -> str:
+        """The text with the mark of its kind."""
+        return {"apart": f"({self.text})", "bound": f"<= {self.text}"}.get(self.kind, self.text)
 
 
 @dataclass(frozen=True)
@@ -46,6 +52,11 @@ def share(value: Share, where: str) -> Cell:
     """An accuracy in percent."""
     interval = f"{100 * value.low:.1f} to {100 * value.high:.1f}"
     return Cell(f"{100 * value.value:.2f}", "ours", f"{where}; {value.images} images", interval)
+
+
+def bound(cell: Cell, done: int, planned: int) -> Cell:
+    """A number that is over the attacks done so far: the others may lower it, so its interval says nothing."""
+    return cell if done == planned else replace(cell, kind="bound", small=f"{done} of {planned} attacks")
 
 
 def points(value: Difference, where: str) -> Cell:

@@ -13,15 +13,19 @@ from robustdeq.evaluation.metrics import IncompleteError
 from robustdeq.evaluation.statistics import Share
 from robustdeq.report import paper
 from robustdeq.report.differences import differences
-from robustdeq.report.numbers import autoattack, because, minimum, origin, ready, under, union_of_all, who
+from robustdeq.report.numbers import autoattack, because, clean, lower, minimum, origin, ready, under, union_of_all, who
 from robustdeq.report.sources import Result, Sources, budget
-from robustdeq.report.table import NONE, Cell, Table, number, published, share
+from robustdeq.report.table import NONE, Cell, Table, bound, number, published, share
 
 Say = Callable[[str], None]
 WHO = ("store", "training", "method")
 PAIRS = tuple(paper.TABLE_4["pgd"])
 TABLE_1 = ("clean", "PGD", "AA", "PGD, AA", "union", "paper: clean", "paper: PGD", "paper: AA", "comparable")
 APART = "Numbers of the paper in brackets are not comparable with ours beside them; the last column says why."
+BOUND = (
+    "<= marks an upper bound: attacks of that store are unfinished and may lower the number. What is missing stands at "
+    "the end, with the command that goes on."
+)
 OBLIVIOUS = (
     "attacked obliviously: the attacks were made against the undefended model, and the defended one was shown their "
     "images. For the grid that is what the paper does. It has no AA of its own, and its union is over images that "
@@ -61,11 +65,8 @@ def table_1(results: list[Result]) -> Table:
     for r in results:
         reasons = r.differences_from_the_paper()
         theirs = paper.TABLE_1.get((r.training, r.method), (None, None, None))
-        clean = share(metrics.clean_accuracy(r.store, predictor=r.predictor), origin(r, "clean", "share with correct"))
-        worst, aa, union = minimum(r), autoattack(r), union_of_all(r)
-        both = [cell for cell in (worst, aa) if cell is not NONE]
-        lowest = min(both, key=lambda cell: float(cell.text)) if len(both) == 2 else NONE
-        ours = [clean, worst, aa, lowest, union]
+        worst, aa = minimum(r), autoattack(r)
+        ours = [clean(r), worst, aa, lower(worst, aa), union_of_all(r)]
         beside = [published(v, "Table 1", comparable=not reasons) for v in theirs]
         rows.append([*who(r), *map(Cell, (r.model, r.data["name"], str(r.data["images"]), r.eps)), *ours, *beside])
         rows[-1].append(because(r, reasons))
@@ -125,7 +126,8 @@ def table_3(results: list[Result]) -> Table | None:
                 continue
             found = Share(row["accuracy"], row["low"], row["high"], by_label[target].data["images"])
             what = f"minimum over {row['attacks']} attacks made against {source}"
-            cells.append(share(found, f"store {target}: predictor deployed, deployed state; {what}"))
+            cell = share(found, f"store {target}: predictor deployed, deployed state; {what}")
+            cells.append(bound(cell, row["attacks"], _transferred(by_label[target], by_label[source])))
         method = by_label[target]
         theirs = [_transfer_of_the_paper(method, by_label[source]) for source in labels]
         rows.append([Cell(target), Cell(method.method), *cells, *theirs])
@@ -329,7 +331,7 @@ def every_attack(results: list[Result]) -> Table:
 
 
 def _pruned(table: Table) -> Table:
-    """Without columns for the paper's numbers where it has none, and then without words on comparing."""
+    """Without columns for the paper's numbers where it has none, and with the words that its marks need."""
     empty = {
         k
         for k, name in enumerate(table.head)
@@ -337,18 +339,29 @@ def _pruned(table: Table) -> Table:
     }
     beside = any(name.startswith("paper") and k not in empty for k, name in enumerate(table.head))
     beside = beside or any(cell.kind in ("paper", "apart") for row in table.rows for cell in row)
+    bounds = any(cell.kind == "bound" for row in table.rows for cell in row)
     keep = [k for k, name in enumerate(table.head) if k not in empty and (beside or name != "comparable")]
     return replace(
         table,
         head=[table.head[k] for k in keep],
         rows=[[row[k] for k in keep] for row in table.rows],
-        notes=[note for note in table.notes if beside or note != APART],
+        notes=[*(note for note in table.notes if beside or note != APART), *([BOUND] if bounds else [])],
     )
 
 
 def _spread(values: pl.Series) -> tuple[float, float, float]:
     floats: list[Any] = [values.mean(), values.min(), values.max()]
     return float(floats[0]), float(floats[1]), float(floats[2])
+
+
+def _transferred(target: Result, source: Result) -> int:
+    """How many attacks of the source's grid the target is to be shown; of its own grid all."""
+    grid, configs = metrics.grid_attacks(source.store), target.store.manifest["attacks"]
+    if target is source:
+        return len(grid)
+    options = [configs[name]["options"] for name in metrics.judged_attacks(target.store)]
+    home = str(source.store.folder.resolve())
+    return sum(o.get("store") == home and o["attack"] in grid for o in options)
 
 
 def _transfer_of_the_paper(target: Result, source: Result) -> Cell:

@@ -9,6 +9,7 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from robustdeq.files import remove_stale, write_atomically, write_together
+from robustdeq.report.commands import ROOT, ROOT_NOTE
 from robustdeq.report.drawing import Figure
 from robustdeq.report.figures import make_figures
 from robustdeq.report.formats import as_csv, as_latex, as_markdown
@@ -38,6 +39,11 @@ class Report:
         deployed = [r for r in self.sources.results if r.predictor == "deployed"]
         return [(r.label, note) for r in deployed for note in r.store.manifest["notes"]]
 
+    @property
+    def missing_note(self) -> str:
+        """What the commands for what is missing do not say; empty where they say it all."""
+        return ROOT_NOTE if any(f"--data-root {ROOT}" in m.command for m in self.missing) else ""
+
     def table(self, name: str) -> Table:
         """A table by its name, such as table-1."""
         return next(table for table in self.tables if table.name == name)
@@ -64,7 +70,8 @@ class Report:
             lstrip_blocks=True,
             keep_trailing_newline=True,
         )
-        content = {field.name: getattr(self, field.name) for field in fields(self)} | {"notes": self.notes}
+        content = {field.name: getattr(self, field.name) for field in fields(self)}
+        content |= {"notes": self.notes, "missing_note": self.missing_note}
         files = {"index.html": environment.get_template("index.html").render(content)}
         for page in self.pages:
             files[f"{page.name}.html"] = environment.get_template("images.html").render(page=page)
@@ -80,7 +87,8 @@ class Report:
         parts += [f"### {f.title}\n\n![{f.alt}](figures/{f.name}.svg)\n" for f in self.figures]
         if self.notes:
             parts.append("## Notes\n\n" + "\n".join(f"- {label}: {note}" for label, note in self.notes) + "\n")
-        parts.append("## Missing\n\n" + "\n".join(f"- {m.item}: {m.what}. `{m.command}`" for m in self.missing) + "\n")
+        parts.append("## Missing\n" + (f"\n{self.missing_note}\n" if self.missing_note else ""))
+        parts.append("\n".join(f"- {m.item}: {m.what}. `{m.command}`" for m in self.missing) + "\n")
         return "\n".join(parts)
 
 

@@ -1,0 +1,121 @@
+"""What a report says of evaluations that were stopped: what is a bound is marked, what is not there is no number."""
+
+import csv
+import io
+import re
+
+import pytest
+
+from robustdeq.report import find_sources, make_tables, write_report
+from robustdeq.report.missing import missing_experiments
+from tests.report.results import attack, grid_attack, grid_of, make_store, two_attacks
+
+
+def first_row(folder, name="table-1"):
+    """Of a table by its name, cells by column."""
+    table = next(t for t in make_tables(find_sources([folder])) if t.name == name)
+    return dict(zip(table.head, table.rows[0], strict=True))
+
+
+def unfinished(folder):
+    """What Missing says of what was begun."""
+    (found,) = [m for m in missing_experiments(find_sources([folder])) if m.item == "all"]
+    return found
+
+
+@pytest.mark.parametrize("union", [False, True])
+def test_the_union_of_an_unfinished_run_is_marked_in_every_format_and_missing_names_the_attacks(tmp_path, union):
+    store = two_attacks(tmp_path / "s", union=union)
+    index = write_report([tmp_path / "s"], tmp_path / "finished")
+    assert "<=" not in (index.parent / "report.md").read_text()
+    store.attack_path("pgd-ready", 0).unlink()
+    cell = first_row(tmp_path / "s")["union"]
+    assert (cell.text, cell.kind, cell.small) == ("40.00", "bound", "2 of 3 attacks")
+    index = write_report([tmp_path / "s"], tmp_path / "out")
+    assert "&lt;= 40.00<small>2 of 3 attacks</small>" in index.read_text()
+    written = (index.parent / "report.md").read_text()
+    assert "| <= 40.00 |" in written
+    assert "<= marks an upper bound" in written
+    assert r" & $\leq$ 40.00 & " in (index.parent / "tables" / "table-1.tex").read_text()
+    (record,) = csv.DictReader(io.StringIO((index.parent / "tables" / "table-1.csv").read_text()))
+    assert record["union"] == "<= 40.00"
+    found = unfinished(tmp_path / "s")
+    assert found.what == "s: 1 of 3 attacks; the union without them is an upper bound"
+    assert ("--union" in found.command) == union
+
+
+def test_a_missing_check_that_counts_for_nothing_leaves_the_union_as_it_is(tmp_path):
+    specs = grid_attack(1, 1, 1.0) | attack("large-eps", "sanity", eps=0.5)
+    store = make_store(tmp_path / "s", {"pgd-i1-K1-l1": [0], "large-eps": []}, specs=specs)
+    store.attack_path("large-eps", 0).unlink()
+    assert first_row(tmp_path)["union"].kind == "ours"
+    assert unfinished(tmp_path).what == "s: 1 of 2 attacks"
+
+
+def test_the_lowest_of_several_autoattacks_is_a_bound_until_all_are_done(tmp_path):
+    aa = {"attack": "autoattack", "options": {}}
+    specs = grid_attack(1, 1, 1.0) | attack("aa-ready", "autoattack", **aa) | attack("aa-strongest", "autoattack", **aa)
+    store = make_store(tmp_path / "s", {"pgd-i1-K1-l1": [0, 1], "aa-ready": [0], "aa-strongest": [0, 1]}, specs=specs)
+    assert {first_row(tmp_path)[name].shown for name in ("PGD", "AA", "PGD, AA")} == {"80.00"}
+    store.attack_path("aa-strongest", 0).unlink()
+    shown = [first_row(tmp_path)[name].shown for name in ("PGD", "AA", "PGD, AA", "union")]
+    assert shown == ["80.00", "<= 90.00", "<= 80.00", "<= 80.00"]
+
+
+def test_transfer_is_a_bound_where_not_all_images_were_shown(tmp_path):
+    names = list(grid_of(2))
+    two_attacks(tmp_path / "a", whole=True)
+    stored = {"store": str(tmp_path / "a"), "hash": "h", "model": "m"}
+    specs = grid_of(2)
+    for name in names:
+        specs |= attack(
+            f"from.a.{name}", "transfer", attack="stored", options={**stored, "attack": name}, oracle="none"
+        )
+    target = make_store(tmp_path / "b", {name: [0] for name in specs}, specs=specs)
+    shown = {name: cell.shown for name, cell in second_row(tmp_path).items()}
+    assert (shown["from a"], shown["from b"]) == ("90.00", "90.00")
+    target.attack_path(f"from.a.{names[0]}", 0).unlink()
+    target.attack_path(names[1], 0).unlink()
+    cells = second_row(tmp_path)
+    assert (cells["from a"].shown, cells["from a"].small) == ("<= 90.00", f"{len(names) - 1} of {len(names)} attacks")
+    assert cells["from b"].shown == "<= 90.00"
+    found = unfinished(tmp_path)
+    assert f"--sources {tmp_path / 'a'} --out {tmp_path / 'b'}" in found.command
+
+
+def second_row(folder):
+    """Of Table 3."""
+    table = next(t for t in make_tables(find_sources([folder])) if t.name == "table-3")
+    return dict(zip(table.head, table.rows[1], strict=True))
+
+
+def test_differences_say_which_store_is_unfinished(tmp_path):
+    store = two_attacks(tmp_path / "s", defended=True)
+    assert "unfinished" not in first_row(tmp_path, "differences")["with"].text
+    store.attack_path("pgd-ready", 0).unlink()
+    row = first_row(tmp_path, "differences")
+    assert row["with"].text == "s: + Sec. 3.2, unfinished"
+    table = next(t for t in make_tables(find_sources([tmp_path])) if t.name == "differences")
+    assert any(note.startswith("unfinished: ") for note in table.notes)
+
+
+def test_where_nothing_is_done_there_is_no_number(tmp_path):
+    store = two_attacks(tmp_path / "s")
+    store.clean_path(0).unlink()
+    for name in store.attacks:
+        store.attack_path(name, 0).unlink()
+    row = first_row(tmp_path)
+    assert {row[name].text for name in ("clean", "PGD", "AA", "PGD, AA", "union")} == {"-"}
+    assert unfinished(tmp_path).what == "s: the clean accuracy and 3 of 3 attacks"
+    write_report([tmp_path / "s"], tmp_path / "out")
+    files = [p for p in (tmp_path / "out").rglob("*") if p.suffix in (".html", ".md", ".csv", ".tex")]
+    assert len(files) > 3
+    assert not [p for p in files if re.search(r"\bnan\b", p.read_text())]
+
+
+def test_clean_accuracy_of_a_part_of_the_images_is_not_that_of_the_whole(tmp_path):
+    store = two_attacks(tmp_path / "s")
+    manifest = store.manifest
+    manifest["data"]["images"], manifest["shard_size"] = 20, 10
+    store.write_manifest(manifest)
+    assert first_row(tmp_path)["clean"].text == "-"
