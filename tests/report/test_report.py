@@ -56,6 +56,15 @@ def test_the_lower_of_pgd_and_autoattack(tmp_path):
     assert (first["PGD"].text, first["AA"].text, first["PGD, AA"].text) == ("90.00", "70.00", "70.00")
 
 
+@pytest.mark.parametrize(("limit", "said"), [(5, True), (10, False), (None, False)])
+def test_an_attack_on_some_of_the_images_is_named(tmp_path, limit, said):
+    aa = attack("aa-ready", "autoattack", attack="autoattack", options={}, limit=limit)
+    make_store(tmp_path / "s", {"pgd-i1-K1-l1": [0], "aa-ready": [0, 1, 2]}, specs=grid_attack(1, 1, 1.0) | aa)
+    notes = " ".join(tables(tmp_path)["table-1"].notes)
+    assert ("aa-ready on the first 5 of s" in notes) == said
+    assert ("Attacks on some of the images" in notes) == said
+
+
 def test_numbers_of_the_paper_are_marked_where_they_cannot_be_compared(tmp_path):
     two_attacks(tmp_path / "ours")
     first = row(tables(tmp_path)["table-1"])

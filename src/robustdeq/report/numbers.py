@@ -77,6 +77,14 @@ def finished(r: Result) -> list[str]:
     return [name for name in metrics.judged_attacks(r.store) if r.store.complete(name)] if known else []
 
 
+def limited(r: Result) -> dict[str, int]:
+    """The finished attacks on some of the images only, and on how many."""
+    if r.predictor != "deployed":
+        return {}
+    limits = {name: r.store.manifest["attacks"][name]["limit"] for name in finished(r)}
+    return {name: limit for name, limit in limits.items() if limit is not None and limit < r.data["images"]}
+
+
 def union_of_all(r: Result) -> Cell:
     """The worst case over whatever is complete: a bound, if something is not."""
     planned, names = metrics.judged_attacks(r.store), finished(r)

@@ -13,7 +13,19 @@ from robustdeq.evaluation.metrics import IncompleteError
 from robustdeq.evaluation.statistics import Share
 from robustdeq.report import paper
 from robustdeq.report.differences import differences
-from robustdeq.report.numbers import autoattack, because, clean, lower, minimum, origin, ready, under, union_of_all, who
+from robustdeq.report.numbers import (
+    autoattack,
+    because,
+    clean,
+    limited,
+    lower,
+    minimum,
+    origin,
+    ready,
+    under,
+    union_of_all,
+    who,
+)
 from robustdeq.report.sources import Result, Sources, budget
 from robustdeq.report.table import NONE, Cell, Table, bound, number, published, share
 
@@ -80,8 +92,18 @@ def table_1(results: list[Result]) -> Table:
             "paper reports it. AA: AutoAttack with standard budgets. PGD, AA: the lower of the two. union: per image "
             "the worst case over every attack in the store, stricter, and dependent on which attacks were run.",
             *([OBLIVIOUS] if any(r.oblivious for r in results) else []),
+            *([_limited(results)] if any(limited(r) for r in results) else []),
             APART,
         ),
+    )
+
+
+def _limited(results: list[Result]) -> str:
+    """Which attacks were meant for some of the images only."""
+    cases = [f"{name} on the first {count} of {r.name}" for r in results for name, count in limited(r).items()]
+    return (
+        f"Attacks on some of the images: {', '.join(cases)}. AA is over these images, the union counts such an attack "
+        "where it was run, and PGD beside it is over all images."
     )
 
 
