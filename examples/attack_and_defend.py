@@ -37,20 +37,31 @@ def trained(steps: int) -> rd.DEQ:
     return model.eval()
 
 
+def first_correct(model: rd.DEQ, x: Tensor, y: Tensor) -> int:
+    """Which image to attack: one that is misclassified as it is would show nothing."""
+    with torch.no_grad():
+        correct = model(x).argmax(1) == y
+    if not correct.any():
+        raise SystemExit(f"the model classifies none of {len(x)} images correctly: give more --steps")
+    return int(correct.int().argmax())
+
+
 def main(argv: list[str] | None = None) -> None:
     """Train, attack, defend, and tell."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--steps", type=int, default=80, help="training steps")
-    parser.add_argument("--image", type=int, default=0, help="which of the test images")
+    parser.add_argument("--steps", type=int, default=150, help="training steps")
+    parser.add_argument("--image", type=int, help="which test image; if not given the first that the model gets right")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args(argv)
     torch.manual_seed(args.seed)
     model, images = trained(args.steps), load_digits()[2]
-    x, y = images.pixels[args.image][None].float() / 255, images.labels[args.image][None]
+    x, y = images.pixels.float() / 255, images.labels
+    chosen = first_correct(model, x, y) if args.image is None else args.image
+    x, y = x[chosen][None], y[chosen][None]
 
     result, entropy = attack_and_defend(model, x, y)
     distance = (result.images - x).abs().max()
-    print(f"label {y.item()}, undefended prediction on the clean image {model(x).argmax().item()}")
+    print(f"test image {chosen}: label {y.item()}, undefended prediction on the clean image {model(x).argmax().item()}")
     print(f"attacked within {distance:.3f}: undefended prediction {model(result.images).argmax().item()}")
     print(f"defended prediction {result.logits.argmax().item()} ({'fooled' if result.success else 'not fooled'})")
     print("entropy along the defended states: " + " ".join(f"{h:.2f}" for h in entropy[:, 0]))

@@ -46,6 +46,11 @@ def own_module(tmp_path, monkeypatch):
         "    model.metadata = {'dataset': 'digits', 'eps': 0.1}\n    return model\n"
         "def bare():\n    return lambda x: x.flatten(1)\n"
         "def nothing():\n    return None\n"
+        "def of_size(width, *, depth=1, seed):\n    return None\n"
+        "def broken():\n    return {}['weights']\n"
+        "def silent():\n    assert False\n"
+        "def leaving():\n    raise SystemExit(3)\n"
+        "def lost():\n    return rd.load('nowhere')\n"
         "number = 3\n"
     )
     yield "my_models"
@@ -76,6 +81,11 @@ def test_a_predictor_that_does_not_say_its_budget_is_asked_for_it_only_where_it_
         ("my_models:nanoo", "my_models has no nanoo; did you mean nano?"),
         ("my_models:nothing", "returned a NoneType; expected a predictor"),
         ("my_models:number", "is a int; expected a function"),
+        ("my_models:of_size", "my_models:of_size needs width and seed; expected a function"),
+        ("my_models:broken", "my_models:broken: broken failed (KeyError: 'weights')"),
+        ("my_models:silent", "my_models:silent: silent failed (AssertionError)"),
+        ("my_models:leaving", "my_models:leaving: leaving failed (SystemExit: 3)"),
+        ("my_models:lost", "my_models:lost: lost failed (CheckpointError: "),
     ],
 )
 def test_a_function_that_is_none_is_one_sentence(own_module, ckpt, message):
@@ -83,6 +93,34 @@ def test_a_function_that_is_none_is_one_sentence(own_module, ckpt, message):
         resolve(ckpt)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_module_that_fails_is_one_sentence(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bad_models.py").write_text("1 / 0\n")
+    with pytest.raises(rd.CheckpointError, match=r"^bad_models:a: cannot import bad_models \(ZeroDivisionError: "):
+        resolve("bad_models:a")
+
+
+@pytest.mark.parametrize(
+    ("metadata", "message"),
+    [
+        ({"image_shape": [8, 8]}, r"image_shape must be three whole numbers \(channels, height, width\)"),
+        ({"image_shape": [1, 8, 0]}, r"such as \[3, 32, 32\], got \[1, 8, 0\]"),
+        ({"image_shape": ["1", 8, 8]}, "image_shape must be three"),
+        ({"image_shape": 8}, "image_shape must be three .* got 8"),
+        ({"classes": "abc"}, "classes must be a list of names, got 'abc'"),
+        ({"classes": 12}, "classes must be a list of names, got 12"),
+        ({"data_options": [8]}, r"data_options must be a dictionary, got \[8\]"),
+        ("digits", "metadata must be a dictionary, got 'digits'"),
+    ],
+)
+def test_metadata_that_cannot_be_meant_are_one_sentence(own_module, tmp_path, metadata, message):
+    body = f"def made():\n    def logits(x):\n        return x\n    logits.metadata = {metadata!r}\n    return logits\n"
+    (tmp_path / f"{own_module}.py").write_text(body)
+    with pytest.raises(rd.CheckpointError, match=message) as caught:
+        resolve(f"{own_module}:made")
+    assert str(caught.value).startswith("my_models:made: ")
 
 
 def test_the_folder_of_a_training_run_is_answered_with_its_best(model, tmp_path):

@@ -49,6 +49,11 @@ def one_line(capsys, words):
         (["train", "--recipe=a"], "train needs --out; 'robustdeq train --help' says more"),
         (["convert"], "convert needs FILE and --out; 'robustdeq convert --help' says more"),
         (["predict", "a", "b", "--state=x"], "--state: expected a whole number or final, got x"),
+        (
+            ["train", "--recipe=a", "--out", ""],
+            "there is an empty word after --out: is a variable of the shell not set?",
+        ),
+        (["quickstart", "--out="], "there is nothing after --out=: is a variable of the shell not set?"),
         ([], "say what to do; 'robustdeq --help' lists the commands"),
     ],
 )
@@ -94,6 +99,51 @@ def test_entries_of_a_dictionary_are_flags(capsys, tmp_path):
     words = ["train", "--recipe=digits-nano-trade", f"--out={tmp_path / 'x'}", "--model.options.dropout=0.1"]
     _, line = one_line(capsys, words)
     assert "no recipe" in line  # and not "no flag"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["train", "--recipe=digits-nano-trades"],
+        ["evaluate", "tests.evaluation.predictors:small_deq"],
+        ["report", "."],
+        ["quickstart"],
+        ["convert", "a.pth"],
+    ],
+)
+def test_out_must_be_a_folder_or_become_one(capsys, tmp_path, words):
+    file = tmp_path / "file"
+    file.write_text("mine")
+    for out in (file, file / "below"):
+        assert one_line(capsys, [*words, f"--out={out}"]) == (1, f"{file} is a file; --out needs a folder")
+    (tmp_path / "link").symlink_to("nowhere")
+    assert "is a broken link" in one_line(capsys, [*words, f"--out={tmp_path / 'link'}"])[1]
+    assert file.read_text() == "mine"
+
+
+def test_out_must_be_writable(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr("os.access", lambda path, mode: False)
+    code, line = one_line(capsys, ["train", "--recipe=a", f"--out={tmp_path / 'a' / 'b'}"])
+    assert (code, line) == (1, f"{tmp_path} cannot be written into; --out needs a folder that can")
+
+
+def test_bench_knows_where_its_records_go_before_it_measures(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr("robustdeq.cli.bench.SUBJECTS", {"core": None})
+    (tmp_path / "file").write_text("")
+    for json_file, message in (
+        (tmp_path / "file" / "a.json", f"{tmp_path / 'file'} is a file; --json needs a folder"),
+        (tmp_path, f"{tmp_path} is a folder; --json needs a file"),
+    ):
+        assert one_line(capsys, ["bench", "core", f"--json={json_file}"]) == (1, message)
+
+
+def test_ctrl_c_while_the_words_are_read_is_one_line_too(capsys, monkeypatch):
+    def interrupted():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("robustdeq.cli.main.build_parser", interrupted)
+    assert main(["recipes"]) == 130
+    assert capsys.readouterr().err == "robustdeq: interrupted\n"
 
 
 @pytest.mark.long

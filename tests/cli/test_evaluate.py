@@ -1,12 +1,16 @@
 """`robustdeq evaluate`."""
 
+import itertools
 import json
 
 import pytest
 import torch
+from PIL import Image
+from tests.evaluation import predictors
 from tests.evaluation.predictors import small_deq
 
 import robustdeq as rd
+from robustdeq.cli.checkpoints import Checkpoint
 from robustdeq.cli.clock import clock, duration, left
 from robustdeq.cli.deploy import deploy
 from robustdeq.cli.main import main
@@ -88,6 +92,9 @@ def test_times_that_are_left():
     ("words", "message"),
     [
         (["--budget=soon"], "--budget must be a time such as 90s"),
+        (["--budget=-5"], "--budget must be a time such as 90s, 30m, 2h or 1h30m, got '-5'"),
+        (["--budget=nan"], "got 'nan'"),
+        (["--budget=inf"], "got 'inf'"),
         (["--suite=gird"], "did you mean grid?"),
         (["--state=0"], "the model has states 1 to 3"),
         (["--state=early"], "--state must be a number or 'final'"),
@@ -119,6 +126,26 @@ def test_a_function_has_nothing_to_be_aware_of(tmp_path, capsys):
 def test_flags_may_be_spelt_with_dashes_or_underscores(tmp_path, word):
     assert run(f"--out={tmp_path}", "--limit=6", "--device=cpu", "--batch-size=2", "--keep_images", word) == 0
     assert (manifest(tmp_path)["shard_size"], manifest(tmp_path)["batch_size"]) == (3, 2)
+
+
+@pytest.mark.parametrize("dataset", [None, "folder"])
+def test_a_folder_s_images_are_read_as_the_checkpoint_takes_them(tmp_path, monkeypatch, dataset):
+    for part, name in itertools.product(("train", "test"), "ab"):
+        folder = tmp_path / "data" / part / name
+        folder.mkdir(parents=True)
+        for k in range(3):
+            Image.new("RGB", (12, 9), (80 * k, 0, 255)).save(folder / f"{k}.png")
+    monkeypatch.setattr(predictors, "METADATA", {"image_shape": [1, 8, 8], "dataset": dataset})
+    words = ["--data=folder", f"--data-root={tmp_path / 'data'}", "--eps=0.1", "--device=cpu"]
+    assert run(f"--out={tmp_path / 'out'}", *words, ckpt="tests.evaluation.predictors:linear_function") == 0
+    assert manifest(tmp_path / "out")["data"]["images"] == 6
+
+
+def test_what_a_checkpoint_says_of_a_folder_goes_before_its_shape():
+    options = {"size": [8, 8], "channels": 1}
+    own = Checkpoint(name="a", predictor=None, dataset="folder", image_shape=(3, 4, 4), data_options=options)
+    assert own.options_for("folder") == options
+    assert own.options_for("digits") == {}
 
 
 def test_a_defence_needs_dynamics(tmp_path, capsys):

@@ -1,6 +1,9 @@
 """`robustdeq predict`."""
 
+import importlib
 import json
+import re
+import sys
 
 import numpy as np
 import pytest
@@ -121,3 +124,110 @@ def test_a_model_without_states_answers_too(capsys, folder, digits):
     assert "converged" not in record
     assert main(["predict", str(folder / "resnet"), str(folder / "0.png"), "--state=3"]) == 1
     assert "no states" in capsys.readouterr().err
+
+
+OWN = """
+import torch
+from torch import nn
+
+DIGITS = {"dataset": "digits", "eps": 0.1}
+
+
+class Net(nn.Module):
+    def __init__(self, classes=10, metadata=DIGITS):
+        super().__init__()
+        self.linear, self.metadata = nn.Linear(64, classes), metadata
+
+    def forward(self, x):
+        return self.linear(x.flatten(1))
+
+
+class Walker(Net):
+    def trajectory(self, x):
+        return [self(x)]
+
+
+class Pair(Net):
+    def forward(self, x):
+        return super().forward(x), None
+
+
+class Chooser(Net):
+    def forward(self, x):
+        return super().forward(x).argmax(1)
+
+
+class Broken(Net):
+    def forward(self, x):
+        return {}["weights"]
+
+
+def twelve():
+    return Net(12)
+
+
+def named():
+    return Net(12, {**DIGITS, "classes": [f"[{k}]" for k in range(12)]})
+"""
+
+
+@pytest.fixture
+def own(folder, digits, monkeypatch, capsys):
+    """`predict` with a user's own model."""
+    monkeypatch.chdir(folder)
+    (folder / "own_nets.py").write_text(OWN)
+    importlib.invalidate_caches()
+
+    def run(function, *words):
+        code = main(["predict", f"own_nets:{function}", *words])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    yield run
+    sys.modules.pop("own_nets", None)
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        ("twelve", 'gives 12 logits, but its metadata stand for 10 classes: metadata["classes"] must name each'),
+        ("Pair", "gave a tuple for 1 images; expected logits, a floating-point tensor (images, classes)"),
+        ("Chooser", "gave a tensor (1,) of torch.int64 for 1 images; expected logits"),
+        ("Broken", ": the prediction failed on images (1, 1, 8, 8) (KeyError: 'weights')"),
+    ],
+)
+def test_a_model_that_does_not_give_logits_is_one_line(own, function, message):
+    code, _, err = own(function, "0.png")
+    assert code == 1
+    assert err.startswith(f"robustdeq: error: own_nets:{function}")
+    assert message in err
+    assert len(err.splitlines()) == 1
+
+
+def test_an_own_error_can_be_looked_into(own, monkeypatch):
+    monkeypatch.setenv("ROBUSTDEQ_TRACEBACK", "1")
+    with pytest.raises(rd.CheckpointError) as caught:
+        own("Broken", "0.png")
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
+def test_a_method_called_trajectory_does_not_make_a_deq(own):
+    code, out, _ = own("Walker", "0.png", "--json")
+    assert code == 0
+    assert "converged" not in json.loads(out)[0]
+
+
+def test_names_with_brackets_are_shown_as_they_are(own, folder):
+    (folder / "[bold]a:smile:.png").write_bytes((folder / "0.png").read_bytes())
+    code, out, _ = own("named", "[bold]a:smile:.png")
+    assert code == 0
+    assert "[bold]a:smile:.png" in out
+    assert re.search(r"\[\d+\]", out)  # the class
+
+
+def test_a_file_that_the_system_refuses_does_not_stop_the_others(own):
+    long = "x" * 300 + ".png"
+    code, out, err = own("Net", long, "0.png", "--json")
+    assert code == 1
+    assert ["error" in record for record in json.loads(out)] == [True, False]
+    assert err == f"robustdeq: error: {long} cannot be read: File name too long\n"

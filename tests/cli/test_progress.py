@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from robustdeq.cli import progress
-from robustdeq.cli.progress import counting, saying
+from robustdeq.cli.progress import counting, saying, sharing
 
 
 @pytest.fixture
@@ -93,6 +93,30 @@ def test_other_processes_than_the_first_are_silent(clock):
         clock[0] += 10
         count("loss", 1, 2)
     assert lines(console) == []
+
+
+def test_a_log_says_of_what_is_done_side_by_side_how_far_each_is_and_what_is_left(clock):
+    console = log()
+    with sharing(console) as share:
+        for second in range(40):
+            share({"train [a]": 0.5 + second / 100, "train b": second / 50})  # half of a was done by an earlier command
+            clock[0] += 1
+        share({})
+    assert lines(console) == [
+        "0:00:02  train [a]: 52%, 0:00:48 left; train b: 4%, 0:00:48 left",
+        "0:00:32  train [a]: 82%, 0:00:18 left; train b: 64%, 0:00:18 left",
+    ]
+
+
+def test_a_terminal_has_a_bar_for_each_of_what_is_done_side_by_side():
+    console = Console(file=io.StringIO(), force_terminal=True, width=120)
+    with sharing(console) as share:
+        share({"train [a]": 0.5, "train b": 0.25})
+        share({"train b": 0.75})
+    last = console.file.getvalue().splitlines()[-2]
+    assert "train [a]" in console.file.getvalue()
+    assert "train b" in last
+    assert "75 %" in last
 
 
 def test_a_terminal_has_a_bar():

@@ -1,6 +1,7 @@
 """`robustdeq quickstart`: the commands it runs, and on a machine with time the whole of it."""
 
 import io
+import os
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from rich.console import Console
 from rich.measure import Measurement
 from tests.report.results import two_attacks
 
-from robustdeq.cli import quickstart
+from robustdeq.cli import progress, quickstart
 from robustdeq.cli.main import build_parser, main
 from robustdeq.recipes import load_recipe
 from robustdeq.report import find_sources, make_tables
@@ -76,18 +77,55 @@ def test_a_step_that_fails_is_named_with_its_log(tmp_path, monkeypatch, capsys):
     assert "no recipe named no-such-recipe" in error
 
 
+class Working:
+    """A command that is done after some looks at it."""
+
+    def __init__(self, looks):
+        self.looks = looks
+
+    @property
+    def exitcode(self):
+        self.looks -= 1
+        return None if self.looks else 0
+
+    def terminate(self):
+        raise AssertionError("it has ended")
+
+    join = terminate
+
+
+def test_without_a_terminal_it_says_now_and_then_how_far_it_is(monkeypatch):
+    monkeypatch.setattr(quickstart, "POLL", 0)
+    monkeypatch.setattr(quickstart, "_start", lambda step: Working(3))
+    monkeypatch.setattr(quickstart.Step, "share", lambda step: 0.25)
+    for name in ("FIRST", "EVERY", "SHARE"):
+        monkeypatch.setattr(progress, name, 0.0)
+    console = Console(file=io.StringIO(), width=quickstart.WIDTH)
+    queues = [quickstart._arm(name, recipe, Path("q"))[:1] for name, recipe in quickstart.ARMS.items()]
+    assert quickstart._run_all(queues, console) is None
+    lines = console.file.getvalue().splitlines()
+    assert lines[0] == "0:00:00  train trades: 25%; train trades-random: 25%"
+    assert lines[-2:] == ["    0 s  train trades", "    0 s  train trades-random"]
+
+
 @pytest.mark.long
-def test_interrupted_it_ends_its_commands(tmp_path):
+# `timeout` reaches the whole group: the commands get SIGTERM from it, and again from us or for the want of us
+@pytest.mark.parametrize(("number", "whole_group"), [(signal.SIGINT, False), (signal.SIGTERM, True)])
+def test_interrupted_it_ends_its_commands(tmp_path, number, whole_group):
     command = [sys.executable, "-m", "robustdeq.cli.main", "quickstart", "--out", str(tmp_path)]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    logs = [tmp_path / f"{name}.train.log" for name in quickstart.ARMS]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    states = [tmp_path / name / "state.pt" for name in quickstart.ARMS]  # so short a training saves only when stopped
     deadline = time.monotonic() + 120
     while not all(read_log(tmp_path / name) for name in quickstart.ARMS):  # both have taken a step
         assert time.monotonic() < deadline
         time.sleep(0.5)
-    process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=120) == 130
-    assert all("SIGTERM: saved at step" in log.read_text() for log in logs)
+    (os.killpg if whole_group else os.kill)(process.pid, number)
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 128 + number
+    assert f"{number.name}: what was done is in {tmp_path}; the same command goes on" in output
+    while not all(state.exists() for state in states):
+        assert time.monotonic() < deadline
+        time.sleep(0.5)
 
 
 @pytest.mark.slow

@@ -5,8 +5,10 @@ import json
 import pytest
 
 from robustdeq.cli.main import main
+from robustdeq.cli.train import ending
 from robustdeq.models.pretrained import shipped
 from robustdeq.recipes import list_recipes, load_recipe
+from robustdeq.training.trainer import Progress
 
 QUICK = [
     "--device=cpu",
@@ -107,6 +109,19 @@ def test_another_configuration_in_the_same_folder_is_refused_with_the_difference
     error = error_line(capsys)
     assert "schedule.lr: " in error
     assert "0.123 asked for" in error
+
+
+@pytest.mark.parametrize(
+    ("phase", "remaining", "words"),
+    [
+        ("pretrain", 5.0, "pretraining ends in 0:00:05"),
+        ("pretrain", 0.0, "pretraining has ended"),
+        ("train", 65.0, "0:01:05 left"),
+    ],
+)
+def test_while_pretraining_nothing_is_said_of_when_all_ends(phase, remaining, words):
+    now = Progress(step=3, total=20, phase=phase, loss=1.0, rate=2.0, remaining=remaining, clean=None, robust=None)
+    assert ending(now) == words
 
 
 def test_the_same_command_again_goes_on_from_the_end(tmp_path, capsys):

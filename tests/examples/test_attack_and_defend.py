@@ -36,6 +36,13 @@ def test_the_example_runs_and_tells_what_happened(example, capsys):
     assert len(entropies) == 8
 
 
+def test_an_image_of_its_own_choice_is_classified_correctly_before_the_attack(example, capsys):
+    with torch.random.fork_rng():
+        example.main(["--steps", "40"])
+    label, predicted = re.search(r"label (\d), .* clean image (\d)", capsys.readouterr().out).groups()
+    assert label == predicted
+
+
 def test_attack_and_defend_takes_under_ten_lines(example):
     (function,) = ast.parse(inspect.getsource(example.attack_and_defend)).body
     lines = {line for statement in function.body[1:] for line in range(statement.lineno, statement.end_lineno + 1)}

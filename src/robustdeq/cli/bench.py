@@ -14,6 +14,7 @@ from robustdeq.cli.benchmarks.core import core
 from robustdeq.cli.benchmarks.defence import defence
 from robustdeq.cli.benchmarks.evaluate import evaluate
 from robustdeq.cli.benchmarks.train import train
+from robustdeq.cli.places import make_room
 from robustdeq.cli.progress import saying
 from robustdeq.provenance import provenance
 
@@ -52,6 +53,8 @@ def run(
         raise ValueError(f"rounds, images and batch must be at least 1, got {rounds}, {images} and {batch}")
     if compile and subject != "train":
         raise ValueError(f"--compile is for bench train, not for bench {subject}")
+    if json_file is not None:
+        make_room(json_file, "--json")
     console = Console()
     if not console.is_terminal:
         console = Console(width=120)  # into a file: the table has no screen to fit
@@ -71,9 +74,8 @@ def run(
         f"{where['hardware']['machine']}, {where['hardware']['threads']} threads, commit {where['commit']}", style="dim"
     )
     if json_file is not None:
-        json_file.parent.mkdir(parents=True, exist_ok=True)
         json_file.write_text(json.dumps([{**r, "environment": where} for r in records], indent=2) + "\n")
-        console.print(f"records written to {json_file}")
+        console.print(f"records written to {json_file}", markup=False)
 
 
 def _limits(r: dict[str, Any]) -> str:

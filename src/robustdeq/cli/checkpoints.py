@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import inspect
+import operator
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from robustdeq.data.cifar10 import CLASSES
 from robustdeq.models import CheckpointError, load
@@ -60,6 +62,39 @@ class Checkpoint:
                 '{"dataset": "cifar10", "eps": 8 / 255, "image_shape": [3, 32, 32], "classes": [...]}'
             )
         return value
+
+    def options_for(self, dataset: str) -> dict[str, Any]:
+        """Options of a data set: its own, and of a folder the size and channels that the predictor takes."""
+        options = dict(self.data_options) if dataset == self.dataset else {}
+        if dataset == "folder" and self.image_shape is not None:
+            channels, *size = self.image_shape
+            return {"size": tuple(size), "channels": channels, **options}
+        return options
+
+    def check_logits(self, logits: Any, images: int) -> None:
+        """Refuse what the predictor answered to so many images if it is not one logit for each class."""
+        tensor = isinstance(logits, Tensor)
+        if not tensor or logits.ndim != 2 or len(logits) != images or not logits.is_floating_point():
+            what = f"a tensor {tuple(logits.shape)} of {logits.dtype}" if tensor else f"a {type(logits).__name__}"
+            raise CheckpointError(
+                f"{self.name} gave {what} for {images} images; expected logits, a floating-point tensor "
+                "(images, classes)"
+            )
+        if self.classes is not None and len(self.classes) != logits.shape[1]:
+            raise CheckpointError(
+                f"{self.name} gives {logits.shape[1]} logits, but its metadata stand for {len(self.classes)} classes: "
+                'metadata["classes"] must name each'
+            )
+
+
+@contextmanager
+def blaming(ckpt: str, what: str) -> Iterator[None]:
+    """Whatever goes wrong in a user's own code is one line that names CKPT."""
+    try:
+        yield
+    except (Exception, SystemExit) as error:
+        said = " ".join(str(error).split())
+        raise CheckpointError(f"{ckpt}: {what} ({type(error).__name__}{said and f': {said}'})") from error
 
 
 def resolve(ckpt: str) -> Checkpoint:
@@ -109,13 +144,7 @@ def _neighbours(folder: Path) -> list[str]:
 
 def _call(ckpt: str, module: str, function: str) -> Any:
     with _importing_from_here():
-        try:
-            owner: Any = importlib.import_module(module)
-        except ImportError as error:
-            raise CheckpointError(
-                f"{ckpt}: cannot import {module} ({error}); run the command where {module.split('.')[0]} lies, "
-                "or install it"
-            ) from error
+        owner: Any = _imported(ckpt, module)
         for part in function.split("."):
             if not hasattr(owner, part):
                 close = difflib.get_close_matches(part, dir(owner), n=1)
@@ -124,13 +153,40 @@ def _call(ckpt: str, module: str, function: str) -> Any:
             owner = getattr(owner, part)
         if not callable(owner):
             raise CheckpointError(f"{ckpt} is a {type(owner).__name__}; expected a function that returns a predictor")
-        predictor = owner()
+        _check_needs_nothing(ckpt, owner)
+        with blaming(ckpt, f"{function} failed"):
+            predictor = owner()
     if isinstance(predictor, type) or not callable(predictor):
         raise CheckpointError(
             f"{ckpt} returned a {type(predictor).__name__}; expected a predictor: a DEQ, or a callable from pixels in "
             "[0, 1] to logits"
         )
     return predictor.eval() if isinstance(predictor, nn.Module) else predictor
+
+
+def _imported(ckpt: str, module: str) -> Any:
+    try:
+        with blaming(ckpt, f"cannot import {module}"):
+            return importlib.import_module(module)
+    except CheckpointError as error:
+        if not isinstance(error.__cause__, ImportError):
+            raise
+        hint = f"run the command where {module.split('.')[0]} lies, or install it"
+        raise CheckpointError(f"{error}; {hint}") from error.__cause__
+
+
+def _check_needs_nothing(ckpt: str, function: Any) -> None:
+    """Refuse a function that cannot be called without arguments."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # one that is not written in Python may not say
+        return
+    plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    needed = [p.name for p in parameters if p.kind in plain and p.default is p.empty]
+    if needed:
+        raise CheckpointError(
+            f"{ckpt} needs {' and '.join(needed)}; expected a function that returns a predictor and needs no argument"
+        )
 
 
 @contextmanager
@@ -146,14 +202,13 @@ def _importing_from_here() -> Iterator[None]:
 
 
 def _describe(ckpt: str, predictor: Any) -> Checkpoint:
-    metadata = _metadata(predictor)
+    metadata = _metadata(ckpt, predictor)
     dataset = metadata.get("dataset")
     shape, classes = _KNOWN_IMAGES.get(str(dataset), (None, None))
-    if "image_shape" in metadata:
-        channels, height, width = metadata["image_shape"]
-        shape = (int(channels), int(height), int(width))
-    if "classes" in metadata:
-        classes = tuple(map(str, metadata["classes"]))
+    if metadata.get("image_shape") is not None:
+        shape = _image_shape(ckpt, metadata["image_shape"])
+    if metadata.get("classes") is not None:
+        classes = _class_names(ckpt, metadata["classes"])
     eps = metadata.get("eps")
     return Checkpoint(
         name=ckpt,
@@ -163,14 +218,39 @@ def _describe(ckpt: str, predictor: Any) -> Checkpoint:
         image_shape=shape,
         classes=classes,
         held_out=metadata.get("held_out"),
-        data_options=dict(metadata.get("data_options", {})),
+        data_options=dict(_mapping(ckpt, "data_options", metadata.get("data_options") or {})),
     )
 
 
-def _metadata(predictor: Any) -> dict[str, Any]:
+def _metadata(ckpt: str, predictor: Any) -> Mapping[str, Any]:
     """The predictor's own, or that of the model at its bottom."""
     for owner in (predictor, getattr(predictor, "base", None)):
         metadata = getattr(owner, "metadata", None)
         if metadata:
-            return dict(metadata)
+            return _mapping(ckpt, "metadata", metadata)
     return {}
+
+
+def _mapping(ckpt: str, what: str, value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise CheckpointError(f"{ckpt}: {what} must be a dictionary, got {value!r}")
+    return value
+
+
+def _image_shape(ckpt: str, value: Any) -> tuple[int, int, int]:
+    try:
+        channels, height, width = map(operator.index, value)
+    except (TypeError, ValueError):
+        channels = height = width = 0
+    if min(channels, height, width) < 1:
+        raise CheckpointError(
+            f"{ckpt}: image_shape must be three whole numbers (channels, height, width) such as [3, 32, 32], "
+            f"got {value!r}"
+        )
+    return channels, height, width
+
+
+def _class_names(ckpt: str, value: Any) -> tuple[str, ...]:
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise CheckpointError(f"{ckpt}: classes must be a list of names, got {value!r}")
+    return tuple(map(str, value))

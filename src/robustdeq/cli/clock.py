@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -13,9 +14,12 @@ def duration(text: str) -> float:
     if "".join(number + unit for number, unit in parts) == text and parts:
         return sum(float(number) * UNITS[unit] for number, unit in parts)
     try:
-        return float(text)
+        seconds = float(text)
     except ValueError:
-        raise ValueError(f"--budget must be a time such as 90s, 30m, 2h or 1h30m, got {text!r}") from None
+        seconds = math.nan
+    if not 0 <= seconds < math.inf:
+        raise ValueError(f"--budget must be a time such as 90s, 30m, 2h or 1h30m, got {text!r}")
+    return seconds
 
 
 def clock(seconds: float) -> str:

@@ -58,7 +58,9 @@ def run(
     model.metadata = {"dataset": data, "eps": number(eps, "--eps")}
     model.save_pretrained(out)
     parameters = sum(p.numel() for p in model.parameters())
-    console.print(f"{out}: MDEQ with channels {model.config.channels}, {parameters:,} parameters, {model.solver}")
+    console.print(
+        f"{out}: MDEQ with channels {model.config.channels}, {parameters:,} parameters, {model.solver}", markup=False
+    )
 
 
 def _read(file: Path) -> tuple[Mapping[str, Any], Mapping[str, Any] | None]:

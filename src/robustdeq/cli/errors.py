@@ -6,6 +6,7 @@ import difflib
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 from typing import NoReturn
 
 from jsonargparse import ArgumentParser
@@ -34,7 +35,11 @@ def suggestion(word: str, known: Iterable[str], otherwise: str) -> str:
 
 
 def check_words(words: Sequence[str], verbs: dict[str, Callable[[], Parser]]) -> None:
-    """Refuse an unknown verb or flag before parsing, which would stumble over what follows it instead."""
+    """Refuse an unknown verb or flag before parsing, which would stumble over what follows it instead.
+
+    And an empty word, which as a path would be the current folder.
+    """
+    _refuse_empty(words)
     verb = next((word for word in words if not word.startswith("-")), None)
     if verb is None:
         return
@@ -51,6 +56,14 @@ def check_words(words: Sequence[str], verbs: dict[str, Callable[[], Parser]]) ->
         if flag not in flags and not _is_entry(flag, flags):
             hint = _suggest_flag(flag, shown_flags(parser), f"'robustdeq {verb} --help' lists them")
             refuse(f"{verb} has no flag {flag}; {hint}")
+
+
+def _refuse_empty(words: Sequence[str]) -> None:
+    for before, word in pairwise(("robustdeq", *words)):
+        if not word:
+            refuse(f"there is an empty word after {before}: is a variable of the shell not set?")
+        if word.startswith("--") and word.endswith("="):
+            refuse(f"there is nothing after {word}: is a variable of the shell not set?")
 
 
 def _is_entry(flag: str, flags: list[str]) -> bool:

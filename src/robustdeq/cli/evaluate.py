@@ -127,13 +127,13 @@ def run(
                 sources=sources or (),
                 name=ckpt,
                 data_root=data_root,
-                data_options=checkpoint.data_options if dataset == checkpoint.dataset else None,
+                data_options=checkpoint.options_for(dataset),
                 report=report,
             )
     except Interrupted as stop:
-        console.print(str(stop), soft_wrap=True)
+        console.print(str(stop), soft_wrap=True, markup=False)
         return stop.code
-    console.print(verdict.table(), soft_wrap=True, highlight=False)
+    console.print(verdict.table(), soft_wrap=True, highlight=False, markup=False)
     return 0
 
 

@@ -15,6 +15,7 @@ import robustdeq
 from robustdeq.cli import bench, convert, evaluate, predict, quickstart, recipes, report, train
 from robustdeq.cli.checkpoints import HELP as CKPT
 from robustdeq.cli.errors import Parser, check_words
+from robustdeq.cli.places import check_folder
 from robustdeq.cli.spelling import accept_both_spellings
 from robustdeq.training import TrainConfig
 
@@ -142,17 +143,24 @@ def subparser(verb: Verb) -> Parser:
     return parser
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run a verb; a user's mistake is one line on standard error and exit code 1."""
-    words = sys.argv[1:] if argv is None else list(argv)
+def parse(words: Sequence[str]) -> tuple[Verb, dict[str, Any]]:
+    """The verb of a command line, and the parameters it gives."""
     check_words(words, {name: partial(subparser, verb) for name, verb in VERBS.items()})
-    arguments = build_parser().parse_args(words, defaults=False)
+    arguments = build_parser().parse_args(list(words), defaults=False)
     verb = VERBS[arguments.verb]
     options = arguments[arguments.verb].as_dict() if arguments.verb in arguments else {}
     if verb.overrides is not None:
         fields = {f for f in vars(verb.overrides)["__dataclass_fields__"] if f in options}
         options["overrides"] = {name: options.pop(name) for name in fields}
+    return verb, options
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a verb; a user's mistake is one line on standard error and exit code 1."""
     try:
+        verb, options = parse(sys.argv[1:] if argv is None else argv)
+        if "out" in options:
+            check_folder(options["out"], "--out")
         return verb.run(**options) or 0
     except KeyboardInterrupt:
         print("robustdeq: interrupted", file=sys.stderr)  # noqa: T201

@@ -14,13 +14,13 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
-from robustdeq.cli.checkpoints import defence_budget, resolve
+from robustdeq.cli.checkpoints import Checkpoint, blaming, defence_budget, resolve
 from robustdeq.cli.deploy import deploy
 from robustdeq.cli.progress import saying
 from robustdeq.data import DataError, DataNotFoundError
 from robustdeq.data.photos import Photo, read_photo
 from robustdeq.evaluation.subject import Subject
-from robustdeq.models.predictor import entropy
+from robustdeq.models.predictor import DynamicPredictor, entropy
 from robustdeq.solve import Status
 
 BATCH = 64
@@ -67,10 +67,12 @@ def run(
                 photos.append((record, read_photo(path, shape)))
             except (DataError, DataNotFoundError) as error:
                 record["error"] = str(error)
+            except OSError as error:
+                record["error"] = f"{path} cannot be read: {error.strerror or error}"
         for start in range(0, len(photos), BATCH):
             say(f"predicting: {start:,} of {len(photos):,}")
             batch = photos[start : start + BATCH]
-            answers = _predict(predictor, torch.stack([photo.pixels for _, photo in batch]), checkpoint.classes)
+            answers = _predict(checkpoint, predictor, torch.stack([photo.pixels for _, photo in batch]))
             for (record, photo), answer in zip(batch, answers, strict=True):
                 record |= {**answer, "defence": defence, "notes": list(photo.notes)}
     if as_json:
@@ -84,14 +86,16 @@ def run(
 
 
 @torch.no_grad()
-def _predict(predictor: Any, pixels: Tensor, classes: tuple[str, ...] | None) -> list[Record]:
-    parameter = next(predictor.parameters(), None) if hasattr(predictor, "parameters") else None
-    x = pixels / 255 if parameter is None else pixels.to(parameter.device, parameter.dtype) / 255
-    trajectory = predictor.trajectory(x) if hasattr(predictor, "trajectory") else None
-    logits, state = predictor(x), Subject(predictor).early_state
+def _predict(checkpoint: Checkpoint, predictor: Any, pixels: Tensor) -> list[Record]:
+    subject = Subject(predictor)
+    x = pixels.to(subject.device, subject.dtype) / 255
+    with blaming(checkpoint.name, f"the prediction failed on images {tuple(x.shape)}"):
+        trajectory = predictor.trajectory(x) if isinstance(predictor, DynamicPredictor) else None
+        logits = predictor(x)
+    checkpoint.check_logits(logits, len(x))
     answers = []
     for i, row in enumerate(logits):
-        answer = {**_answer(row, classes), "state": state or "final"}
+        answer = {**_answer(row, checkpoint.classes), "state": subject.early_state or "final"}
         if trajectory is None:
             answer |= {"entropy": _numbers(entropy(row)[None])}
         else:
@@ -122,7 +126,8 @@ def _numbers(values: Tensor) -> list[float | None]:
 
 
 def _show(records: list[Record]) -> None:
-    console = Console() if sys.stdout.isatty() else Console(width=140)
+    # names of files and classes are not markup
+    console = Console(width=None if sys.stdout.isatty() else 140, markup=False, emoji=False)
     answered = [r for r in records if "error" not in r]
     traced = any("converged" in r for r in answered)
     table = Table("file", "class", box=box.SIMPLE)

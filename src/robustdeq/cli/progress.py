@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
 
 from robustdeq.cli.clock import clock
 
@@ -17,6 +26,7 @@ FIRST, EVERY, SHARE = 2.0, 30.0, 0.01
 
 Say = Callable[[str], None]
 Count = Callable[[str, int, int], None]
+Share = Callable[[Mapping[str, float]], None]
 
 
 @contextmanager
@@ -26,7 +36,8 @@ def counting(console: Console) -> Iterator[Count]:
         with _lines(console) as lines:
             yield lambda words, done, total: lines.say(f"{done:,} of {total:,}  {words}")
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    words = TextColumn("{task.description}", markup=False)
+    columns = (words, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console) as bar:
         task = bar.add_task("preparing", total=None)
         yield lambda words, done, total: bar.update(task, description=words, completed=done, total=total)
@@ -40,7 +51,49 @@ def saying(console: Console) -> Iterator[Say]:
             yield lines.say
         return
     with console.status("starting") as status:
-        yield status.update
+        yield lambda words: status.update(Text(words))
+
+
+@contextmanager
+def sharing(console: Console) -> Iterator[Share]:
+    """A function to be told what is being done side by side, and which share of each is done."""
+    if not console.is_terminal:
+        so_far = _SoFar()
+        with _lines(console) as lines:
+            yield lambda shares: lines.say(so_far.words(shares)) if shares else lines.forget()
+        return
+    words = TextColumn("{task.description}", markup=False)
+    percent = TextColumn("{task.percentage:3.0f} %")
+    with Progress(words, BarColumn(), percent, TimeElapsedColumn(), TimeRemainingColumn(), console=console) as bar:
+        tasks: dict[str, TaskID] = {}
+
+        def show(shares: Mapping[str, float]) -> None:
+            for what in [what for what in tasks if what not in shares]:
+                bar.remove_task(tasks.pop(what))
+            for what, share in shares.items():
+                if what not in tasks:
+                    tasks[what] = bar.add_task(what, total=1.0)
+                bar.update(tasks[what], completed=share)
+
+        yield show
+
+
+class _SoFar:
+    """Shares as words, and when all will be done if it goes on so."""
+
+    def __init__(self) -> None:
+        self.began: dict[str, tuple[float, float]] = {}
+
+    def words(self, shares: Mapping[str, float]) -> str:
+        """For one line."""
+        return "; ".join(self._one(what, share) for what, share in shares.items())
+
+    def _one(self, what: str, share: float) -> str:
+        now = time.monotonic()
+        since, before = self.began.setdefault(what, (now, share))  # what an earlier command did took no time of this
+        done = share - before
+        left = f", {clock((now - since) * (1 - share) / done)} left" if done > 0 else ""
+        return f"{what}: {share:.0%}{left}"
 
 
 class _Lines:
@@ -81,6 +134,11 @@ class _Lines:
             self.console.print(f"{clock(self.elapsed)}  {self.held}", soft_wrap=True, highlight=False, markup=False)
             self.console.file.flush()
             self.held, self.next, self.printed = None, time.monotonic() + max(EVERY, SHARE * self.elapsed), True
+
+    def forget(self) -> None:
+        """The newest words are not true any more."""
+        with self.lock:
+            self.held = None
 
     def end(self) -> None:
         """Say where it ended; a short command needs no word on that."""

@@ -18,11 +18,11 @@ from typing import Any
 import torch
 from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table as Shown
 
-from robustdeq.cli.progress import saying
-from robustdeq.evaluation import Store
+from robustdeq.cli.progress import saying, sharing
+from robustdeq.evaluation import Interrupted, Store
+from robustdeq.evaluation.interrupt import stopping
 from robustdeq.report import make_report
 from robustdeq.report.table import Table
 from robustdeq.training.logs import read_log
@@ -80,10 +80,17 @@ def run(*, out: Path = Path("runs/quickstart")) -> int:
     """
     console = Console() if sys.stdout.isatty() else Console(width=WIDTH)
     out.mkdir(parents=True, exist_ok=True)
-    console.print(f"Two models are trained, attacked and defended side by side; everything goes to {out}.\n")
+    console.print(
+        f"Two models are trained, attacked and defended side by side; everything goes to {out}.\n", markup=False
+    )
     began = time.monotonic()
     (out / "suite.yaml").write_text(SUITE)
-    failed = _run_all([_arm(name, recipe, out) for name, recipe in ARMS.items()], console)
+    try:
+        with stopping(lambda: f"what was done is in {out}"):
+            failed = _run_all([_arm(name, recipe, out) for name, recipe in ARMS.items()], console)
+    except Interrupted as stop:
+        console.print(str(stop), soft_wrap=True, markup=False)
+        return stop.code
     if failed is not None:
         said = failed.log.read_text() if failed.log.exists() else "nothing: it did not start"
         last = "\n".join(said.splitlines()[-5:])
@@ -119,34 +126,24 @@ def _arm(name: str, recipe: str, out: Path) -> list[Step]:
 
 def _run_all(queues: list[list[Step]], console: Console) -> Step | None:
     """The queues side by side, each on a core of its own; the step that failed, if one did."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.percentage:3.0f} %"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console) as bar, _children() as running:
-        tasks: dict[int, TaskID] = {}
+    with sharing(console) as share, _children() as running:
         started: dict[int, float] = {}
         while queues or running:
             for queue in [q for q in queues if id(q) not in running]:
                 step = queue[0]
                 started[id(queue)] = time.monotonic()
                 running[id(queue)] = _start(step)
-                tasks[id(queue)] = bar.add_task(step.what, total=1.0)
             for queue in [q for q in queues if id(q) in running]:
                 step, process = queue[0], running[id(queue)]
                 if process.exitcode is None:
-                    bar.update(tasks[id(queue)], completed=min(step.share(), 0.99))
                     continue
                 del running[id(queue)]
                 if process.exitcode:
                     return step
-                bar.remove_task(tasks[id(queue)])
                 _took(console, time.monotonic() - started[id(queue)], step.what)
                 queue.pop(0)
             queues = [q for q in queues if q]
+            share({q[0].what: min(q[0].share(), 0.99) for q in queues if id(q) in running})
             time.sleep(POLL)
     return None
 
@@ -225,6 +222,7 @@ def _audited(console: Console, table: Table) -> None:
         f"{row['verdict'].text}; flags: {row['flags'].text}\n",
         soft_wrap=True,
         highlight=False,
+        markup=False,
     )
 
 
@@ -238,4 +236,5 @@ def _farewell(console: Console, out: Path, index: Path) -> None:
         f"Your own: robustdeq evaluate package.module:function --data digits --eps 0.15 --out DIR",
         soft_wrap=True,
         highlight=False,
+        markup=False,
     )

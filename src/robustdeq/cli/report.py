@@ -23,4 +23,6 @@ def run(dirs: list[Path], *, out: Path) -> None:
     console = Console()
     with saying(console) as say:
         index = write_report(dirs, out, say)
-    console.print(f"{index} (and beside it report.md, tables/*.csv, tables/*.tex, figures/*.svg)", soft_wrap=True)
+    console.print(
+        f"{index} (and beside it report.md, tables/*.csv, tables/*.tex, figures/*.svg)", soft_wrap=True, markup=False
+    )

@@ -34,18 +34,25 @@ def run(
 
         def report(now: Report) -> None:
             validation = "" if now.robust is None else f"  val {now.clean:.1%} / pgd {now.robust:.1%}"
-            left = f"{clock(now.remaining)} left{' of pretraining' if now.phase == 'pretrain' else ''}"
-            count(f"loss {now.loss:.3f}{validation}  {now.rate:.0f} img/s, {left}", now.step, now.total)
+            count(f"loss {now.loss:.3f}{validation}  {now.rate:.0f} img/s, {ending(now)}", now.step, now.total)
 
         trainer = Trainer(config, out, data_root=data_root, device=device, report=report)
         try:
             best = trainer.fit()
         except Interrupted as stop:
-            console.print(str(stop), soft_wrap=True)
+            console.print(str(stop), soft_wrap=True, markup=False)
             return stop.code
     clean, robust = trainer.last_validation or (float("nan"), float("nan"))
     console.print(
         f"{best}: best PGD accuracy on held-out images {trainer.best:.1%} (last: clean {clean:.1%}, PGD {robust:.1%})",
         soft_wrap=True,
+        markup=False,
     )
     return 0
+
+
+def ending(now: Report) -> str:
+    """When it ends; while pretraining, only when that does: what the later steps will cost is not known."""
+    if now.phase != "pretrain":
+        return f"{clock(now.remaining)} left"
+    return f"pretraining ends in {clock(now.remaining)}" if now.remaining > 0 else "pretraining has ended"

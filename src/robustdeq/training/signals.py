@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from types import FrameType, TracebackType
 from typing import Any
+
+SAME = 1.0
+"""Seconds within which a SIGINT is the one before it, sent on."""
 
 
 class Interrupted(RuntimeError):
@@ -17,9 +21,11 @@ class Interrupted(RuntimeError):
 
 
 class StopSignals:
-    """While entered, the first SIGINT or SIGTERM is only remembered; the same once more acts at once.
+    """While entered, SIGTERM and the first SIGINT are only remembered; a second SIGINT, later on, acts at once.
 
-    Only the same: Ctrl-C in a terminal reaches a whole group, and a parent that got it too sends SIGTERM on.
+    Ctrl-C is pressed again by a person who will not wait. Programs repeat signals too: a terminal, `timeout` or a
+    scheduler signals a whole group, and a parent such as torchrun that got it sends it on at once. So of SIGINT what
+    follows within a second is the same one, and SIGTERM is one however often it comes: who will not wait has SIGKILL.
     Outside the main thread signals cannot be handled, and nothing is changed.
     """
 
@@ -27,6 +33,7 @@ class StopSignals:
         self.received = 0
         """The first signal's number; 0 if there was none."""
         self._handlers: dict[int, Any] = {}
+        self._interrupted: float | None = None
 
     def __enter__(self) -> StopSignals:
         if threading.current_thread() is threading.main_thread():
@@ -43,4 +50,10 @@ class StopSignals:
 
     def _remember(self, signum: int, frame: FrameType | None) -> None:
         self.received = self.received or signum
-        signal.signal(signum, self._handlers.pop(signum))
+        if signum != signal.SIGINT:
+            return
+        now = time.monotonic()
+        self._interrupted = now if self._interrupted is None else self._interrupted
+        if now - self._interrupted >= SAME:
+            signal.signal(signum, self._handlers.pop(signum))
+            signal.raise_signal(signum)

@@ -57,7 +57,8 @@ def _one(ckpt: str, name: str, images: int, data_root: Path | None, say: Callabl
     model, eps = checkpoint.predictor, checkpoint.required("eps")
     if not isinstance(model, MDEQ):
         raise ValueError(f"bench evaluate measures MDEQ models, {name} is a {type(model).__name__}")
-    data = load_dataset(checkpoint.required("dataset"), data_root, **checkpoint.data_options).test
+    dataset = checkpoint.required("dataset")
+    data = load_dataset(dataset, data_root, **checkpoint.options_for(dataset)).test
     x, y = data.pixels[:images].float() / 255, data.labels[:images]
     taken: dict[str, tuple[float, int, int]] = {}
     deployed = EarlyState(model, state=model.solver.max_steps)
