@@ -73,6 +73,11 @@ class GroupNorm(nn.GroupNorm):
         return torch.group_norm(x, self.num_groups, self.weight, self.bias, self.eps)
 
 
+def pooled(maps: Tensor) -> Tensor:
+    """The mean over pixels; its gradient lies channels last as the maps do: in mixed layouts ReLU's takes ten times."""
+    return maps.permute(0, 2, 3, 1).mean((1, 2))
+
+
 class Normalize(nn.Module):
     """(x - mean) / std per channel; budgets stay in pixel space because this is a layer of the model."""
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from robustdeq.models.blocks import Bottleneck, Normalize, conv_bn_relu
+from robustdeq.models.blocks import Bottleneck, Normalize, conv_bn_relu, pooled
 from robustdeq.models.checks import check_channels
 from robustdeq.models.deq import DEQ, Readout
 from robustdeq.models.folding import folded
@@ -73,7 +73,7 @@ class Head(nn.Module):
         y = self.blocks[0](maps[0])
         for block, down, z in zip(self.blocks[1:], self.down, maps[1:], strict=True):
             y = block(z) + down(y)
-        logits: Tensor = self.linear(self.final(y).mean((2, 3)))
+        logits: Tensor = self.linear(pooled(self.final(y)))
         return logits
 
 

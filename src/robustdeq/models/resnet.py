@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from robustdeq.models.blocks import pooled
 from robustdeq.models.checks import check_channels, check_images
 from robustdeq.models.pretrained import Architecture, Pretrained
 
@@ -76,5 +77,5 @@ class ResNet(Pretrained, nn.Module):
         check_images(self, x)
         check_channels(x, self.in_channels)
         y = F.relu_(self.bn1(self.conv1(x.contiguous(memory_format=torch.channels_last))))
-        logits: Tensor = self.linear(self.blocks(y).mean((2, 3)))
+        logits: Tensor = self.linear(pooled(self.blocks(y)))
         return logits
