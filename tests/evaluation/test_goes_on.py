@@ -242,6 +242,23 @@ def test_a_predictor_whose_code_has_changed_is_known_by_its_answers(plain, tmp_p
         evaluate(other, data, **again)
 
 
+def test_a_function_that_defends_now_is_not_the_one_that_did_not(tmp_path):
+    model = small_deq()
+    defended = EntropyReduction(model, radius=EPS, step_size=EPS / 4)
+    again = {"suite": "quick", "out": tmp_path / "store", "threat": Linf(EPS)}
+    evaluate(lambda x: model(x), images(4), **again)
+    with pytest.raises(OtherStoreError, match="gives other logits"):
+        evaluate(lambda x: defended(x), images(4), **again)
+
+
+def test_a_predictor_that_fails_is_told_in_one_line(tmp_path):
+    def failing(x):
+        raise KeyError("weights")
+
+    with pytest.raises(ValueError, match=r"fails on images \(4, 1, 8, 8\) \(KeyError: 'weights'\)"):
+        evaluate(failing, images(4), "quick", tmp_path, threat=Linf(EPS))
+
+
 def test_a_store_from_before_answers_were_kept_goes_on(tmp_path):
     data, again = images(4), {"suite": "quick", "out": tmp_path / "store", "threat": Linf(EPS)}
     evaluate(small_deq(), data, **again)

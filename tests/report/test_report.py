@@ -63,6 +63,15 @@ def test_an_attack_on_some_of_the_images_is_named(tmp_path, limit, said):
     notes = " ".join(tables(tmp_path)["table-1"].notes)
     assert ("aa-ready on the first 5 of s" in notes) == said
     assert ("Attacks on some of the images" in notes) == said
+    assert ("Such an AA is over these images" in notes) == said
+
+
+def test_only_a_limited_autoattack_is_said_to_be_over_fewer_images(tmp_path):
+    specs = grid_attack(1, 1, 1.0) | attack("square", "table4", attack="square", options={}, oracle="direct", limit=5)
+    make_store(tmp_path / "s", {"pgd-i1-K1-l1": [0], "square": [1]}, specs=specs)
+    notes = " ".join(tables(tmp_path)["table-1"].notes)
+    assert "square on the first 5 of s" in notes
+    assert "Such an AA" not in notes
 
 
 def test_numbers_of_the_paper_are_marked_where_they_cannot_be_compared(tmp_path):

@@ -19,6 +19,7 @@ import torch
 from rich import box
 from rich.console import Console
 from rich.table import Table as Shown
+from rich.text import Text
 
 from robustdeq.cli.progress import saying, sharing
 from robustdeq.evaluation import Interrupted, Store
@@ -210,7 +211,7 @@ def _shown(table: Table) -> Shown:
     for row in table.rows:
         if row[images].text == most:  # the audit's are said beneath
             cells = [row[k] for _, k in places]
-            shown.add_row(*(f"{cell.text}\n[dim]{cell.small}[/dim]" if cell.small else cell.text for cell in cells))
+            shown.add_row(*(Text.assemble(cell.shown, (f"\n{cell.small}" * bool(cell.small), "dim")) for cell in cells))
     shown.caption = "PGD: lowest of the 144 attacks; union: images that survive all; beneath them 95% intervals"
     return shown
 

@@ -9,8 +9,9 @@ from robustdeq.evaluation.subject import Subject
 
 COUNT = 4
 """Images asked about."""
-TOLERANCE = 0.05
-"""By how much of the largest logit answers may differ: machines round differently, and a defence carries that on."""
+TOLERANCE = 1e-3
+"""By how much of the largest logit answers may differ. Machines round differently, by 1e-5 at most where a defence
+carries it on; a defence itself may change as little as 1e-2."""
 DIGITS = 6
 
 Answers = list[list[float | None]]
@@ -26,9 +27,14 @@ def ask(subject: Subject, x: Tensor) -> Tensor:
     some = x[:COUNT]
     some = (some.to(subject.dtype) / 255 if some.dtype == torch.uint8 else some).to(subject.device or some.device)
     with torch.no_grad(), subject.prepared():
-        logits = subject.predictor(some)
-    if not isinstance(logits, Tensor) or logits.ndim != 2 or len(logits) != len(some):
-        what = f"a tensor {tuple(logits.shape)}" if isinstance(logits, Tensor) else f"a {type(logits).__name__}"
+        try:
+            logits = subject.predictor(some)
+        except Exception as error:
+            said = f"{type(error).__name__}: {error}"
+            raise ValueError(f"the predictor fails on images {tuple(some.shape)} ({said})") from error
+    tensor = isinstance(logits, Tensor)
+    if not tensor or logits.ndim != 2 or len(logits) != len(some) or not logits.is_floating_point():
+        what = f"a tensor {tuple(logits.shape)} of {logits.dtype}" if tensor else f"a {type(logits).__name__}"
         raise ValueError(f"a predictor returns logits, (images, classes): for {len(some)} images this one gave {what}")
     return logits
 

@@ -61,7 +61,8 @@ def evaluate(
         batch_size: Images attacked at a time.
         shard_size: Images of an item of work: what a kill can lose.
         union: Misclassified images are not attacked, broken ones leave, cheapest attacks first.
-        budget: Seconds after which it stops: no item is begun that would take longer, and one that does is given up.
+        budget: Seconds after which it stops: no item is begun that would take longer, and an attack that does is given
+            up.
         limit: Only the first images.
         keep_images: Store adversarial images; as the suite needs them if not given.
         all_states: Score every state and not only the deployed one; not under `union` if not given.
@@ -107,7 +108,7 @@ def evaluate(
         data=description,
         threat=threat,
         suite=chosen.name,
-        asked={"suite": str(suite), "aware": aware},
+        asked={"suite": str(suite), "aware": aware, **({"keep_images": True} if keep_images else {})},
         specs=chosen.specs,
         notes=chosen.notes,
         seed=seed,

@@ -84,6 +84,7 @@ class Runner:
         self._doing, self._where = "looking", ""
         self._forecast = Forecast()
         self._seconds = self._scoring = self._images = 0.0
+        self._began, self._under_way = 0.0, NOTHING
 
     def run(self) -> bool:
         """Do what is missing; whether everything is done now (a time budget may have ended it before)."""
@@ -159,7 +160,8 @@ class Runner:
         self._doing = f"{first.attack or 'clean'}{f' and {len(bundle) - 1} more' if len(bundle) > 1 else ''}"
         self._report()
         began, effort, self._scoring = time.monotonic(), self._effort(bundle), 0.0
-        self._said = began
+        self._said = self._began = began
+        self._under_way = effort
         index = torch.arange(*self.work.span(first))
         if first.attack is None:
             self._run_clean(first.shard, index)
@@ -266,7 +268,8 @@ class Runner:
             raise _OutOfTime
         if now - self._said >= EVERY:
             self._said = now
-            self._report(f"{self._where}, pass {int(queries.max()):,}")
+            foretold = self._forecast.seconds(self._under_way) or 0.0
+            self._report(f"{self._where}, pass {int(queries.max()):,}", spent=min(now - self._began, foretold))
 
     def _batch(self, index: Tensor) -> tuple[Tensor, Tensor]:
         device = self.plan.subject.device or self.x.device
@@ -300,8 +303,9 @@ class Runner:
         self.store.write_manifest(manifest)
         return resolved
 
-    def _report(self, where: str = "") -> None:
-        if self.world_size > 1 and time.monotonic() - self._refreshed > 5:
+    def _report(self, where: str = "", spent: float = 0.0) -> None:
+        """Tell how things stand; within an attack where it is, and the seconds of its forecast that are over."""
+        if self.world_size > 1 and not where and time.monotonic() - self._refreshed > 5:
             self._refresh()
         remaining = self._forecast.seconds(self._effort(item for item in self.items if item not in self._done))
         self.report(
@@ -310,7 +314,7 @@ class Runner:
                 done=len(self._done),
                 total=len(self.items),
                 rate=self._images / self._seconds if self._seconds else 0.0,
-                remaining=None if remaining is None else remaining / self.world_size,
+                remaining=None if remaining is None else (remaining - spent) / self.world_size,
                 robust=self.bounds.now(),
             )
         )

@@ -63,7 +63,10 @@ class Verdict:
                 f"not complete: the union's accuracy will lie in [{self.bounds.low:.2%}, {self.bounds.high:.2%}]"
             )
         if self.given_up is not None:
-            text.append(f"the time ended within {self.given_up}, which is lost: give more, or a smaller --shard-size")
+            text.append(
+                f"the time ended within {self.given_up}, which is lost: give more, or begin another --out with a "
+                "smaller --shard-size"
+            )
         return "\n".join([*text, *(f"note: {note}" for note in self.notes)])
 
 

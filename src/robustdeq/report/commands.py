@@ -64,7 +64,15 @@ def go_on(r: Result, *, sources: Sequence[str] = ()) -> list[str]:
     asked = manifest.get("asked") or [{"suite": name, "aware": False} for name in r.suites]
     needed = [*_needed_sources(r), *sources]
     return [
-        again(r, entry["suite"], folder(r), union=manifest["union"], aware=entry["aware"], sources=needed)
+        again(
+            r,
+            entry["suite"],
+            folder(r),
+            union=manifest["union"],
+            aware=entry["aware"],
+            keep_images=entry.get("keep_images", False),
+            sources=needed,
+        )
         for entry in asked
     ]
 
@@ -146,6 +154,9 @@ def _in_python(r: Result, suite: str, out: str, on: Settings, defence: Settings 
     same = defence is None or bool(defence) == (r.entropy is not None)
     predictor = "predictor" if same else "defended" if defence else "undefended"
     given = {key: value for key, value in _settings(r).items() if key in _USUAL and key not in ("data", "norm")} | on
+    if r.store.manifest["all_states"] == r.store.manifest["union"]:  # not what they are by themselves
+        given["all_states"] = r.store.manifest["all_states"]
     words = [predictor, "(x, y)" if images == "tensors" else repr(images), repr(suite), repr(out)]
     words += [f"threat=robustdeq.{threat['norm']}({threat['eps']!r})"]
+    words += ["also=also"] if not set(r.store.manifest["predictors"]) <= {"deployed", "base"} else []
     return f"robustdeq.evaluate({', '.join([*words, *(f'{key}={value!r}' for key, value in given.items())])})"

@@ -100,11 +100,11 @@ def table_1(results: list[Result]) -> Table:
 
 def _limited(results: list[Result]) -> str:
     """Which attacks were meant for some of the images only."""
-    cases = [f"{name} on the first {count} of {r.name}" for r in results for name, count in limited(r).items()]
-    return (
-        f"Attacks on some of the images: {', '.join(cases)}. AA is over these images, the union counts such an attack "
-        "where it was run, and PGD beside it is over all images."
-    )
+    found = [(r, name, count) for r in results for name, count in limited(r).items()]
+    cases = ", ".join(f"{name} on the first {count} of {r.name}" for r, name, count in found)
+    aa = any(r.store.manifest["attacks"][name]["is_aa"] for r, name, _ in found)
+    words = " Such an AA is over these images, PGD beside it over all." if aa else ""
+    return f"Attacks on some of the images: {cases}. The union counts them where they were run.{words}"
 
 
 def table_2(results: list[Result]) -> Table:
