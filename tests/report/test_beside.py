@@ -161,3 +161,16 @@ def test_differences_answer_the_paper_s_questions_where_nothing_else_differs(six
     assert shown[pairs[2]] == ["+0.00", "+10.00", "-", "+10.00"]
     assert shown[pairs[4]] == ["+0.00", "+20.00", "-", "+40.00"]
     assert shown[resnet, "resnet", "rand"] == ["+10.00", "+20.00", "+0.00", "+20.00"]
+
+
+def test_of_stores_of_the_same_two_predictors_the_pair_that_says_most_is_shown(tmp_path):
+    grid = grid_attack(1, 1, 1.0)
+    aa = attack("aa-ready", "autoattack", attack="autoattack", options={})
+    for states in ("final", "random"):
+        make_store(tmp_path / f"{states}-few", {"pgd-i1-K1-l1": [0]}, specs=grid, states=states, images=5)
+        make_store(tmp_path / f"{states}-many", {"pgd-i1-K1-l1": [0]}, specs=grid, states=states)
+        broken = {"pgd-i1-K1-l1": [0], "aa-ready": [1]}
+        make_store(tmp_path / f"{states}-all", broken, specs=grid | aa, states=states)
+    (row,) = records(tmp_path, "differences")
+    assert (row["without"], row["with"]) == ("final-all: baseline", "random-all: + Sec. 3.3")
+    assert row["AA"] != "-"
