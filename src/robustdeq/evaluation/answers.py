@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
+from robustdeq.evaluation.memory import halving
 from robustdeq.evaluation.subject import Subject
 
 COUNT = 4
@@ -14,6 +17,11 @@ TOLERANCE = 1e-3
 carries it on; a defence itself may change as little as 1e-2."""
 DIGITS = 6
 
+
+class NotLogitsError(ValueError):
+    """What a predictor returns is something else."""
+
+
 Answers = list[list[float | None]]
 """Logits of each image; None where one is not finite."""
 
@@ -22,21 +30,30 @@ def ask(subject: Subject, x: Tensor) -> Tensor:
     """Logits of the first images.
 
     Raises:
-        ValueError: It does not return logits.
+        NotLogitsError: It returns something else.
+        ValueError: It fails; RuntimeError if it fails with one.
     """
     some = x[:COUNT]
     some = (some.to(subject.dtype) / 255 if some.dtype == torch.uint8 else some).to(subject.device or some.device)
     with torch.no_grad(), subject.prepared():
         try:
-            logits = subject.predictor(some)
+            parts = halving(lambda images: _logits(subject.predictor(images), len(images)), some)
         except Exception as error:
+            if isinstance(error, NotLogitsError):
+                raise
+            kind = RuntimeError if isinstance(error, RuntimeError) else ValueError
             said = f"{type(error).__name__}: {error}"
-            raise ValueError(f"the predictor fails on images {tuple(some.shape)} ({said})") from error
-    tensor = isinstance(logits, Tensor)
-    if not tensor or logits.ndim != 2 or len(logits) != len(some) or not logits.is_floating_point():
-        what = f"a tensor {tuple(logits.shape)} of {logits.dtype}" if tensor else f"a {type(logits).__name__}"
-        raise ValueError(f"a predictor returns logits, (images, classes): for {len(some)} images this one gave {what}")
-    return logits
+            raise kind(f"the predictor fails on images {tuple(some.shape)} ({said})") from error
+    return torch.cat(parts)
+
+
+def _logits(answer: Any, images: int) -> Tensor:
+    tensor = isinstance(answer, Tensor)
+    if tensor and answer.ndim == 2 and len(answer) == images and answer.is_floating_point():
+        logits: Tensor = answer
+        return logits
+    what = f"a tensor {tuple(answer.shape)} of {answer.dtype}" if tensor else f"a {type(answer).__name__}"
+    raise NotLogitsError(f"a predictor returns logits, (images, classes): for {images} images this one gave {what}")
 
 
 def recorded(logits: Tensor, again: Tensor) -> Answers | None:
