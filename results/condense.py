@@ -4,7 +4,7 @@
 
 Every prediction of every image, attack, predictor and state stays, so that all accuracies can be computed again.
 Entropy stays, to three digits; under the grid, apart from its strongest attack on each predictor, only that of the
-deployed state. Margin and loss are null, adversarial images and times left out.
+deployed state. An audit's verdict stays. Margin and loss are null, adversarial images and times left out.
 
 The copy, copied back, can be evaluated further. While the grid is incomplete no attack of it is the strongest, and what
 a copy lacks then stays lacking.
@@ -17,6 +17,8 @@ import sys
 import polars as pl
 
 from robustdeq.evaluation import Store, metrics
+from robustdeq.evaluation.audit import FILE as AUDIT
+from robustdeq.files import write_atomically
 
 NOTE = (
     "condensed: entropy to three digits, under most of the grid at deployed states only; "
@@ -36,6 +38,8 @@ def condense(source: Store, target: Store) -> None:
         for shard in source.shards(attack):
             rows = _lighter(source.shard_rows(attack, shard), all_states=attack not in light)
             target.write_attack(attack, shard, rows)
+    if (source.folder / AUDIT).exists():
+        write_atomically(target.folder / AUDIT, (source.folder / AUDIT).read_bytes())
     target.write_manifest({**manifest, "notes": list(dict.fromkeys([*manifest["notes"], NOTE]))})
 
 
