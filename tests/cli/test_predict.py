@@ -191,8 +191,8 @@ def own(folder, digits, monkeypatch, capsys):
     ("function", "message"),
     [
         ("twelve", 'gives 12 logits, but its metadata stand for 10 classes: metadata["classes"] must name each'),
-        ("Pair", "gave a tuple for 1 images; expected logits, a floating-point tensor (images, classes)"),
-        ("Chooser", "gave a tensor (1,) of torch.int64 for 1 images; expected logits"),
+        ("Pair", "a predictor returns logits, (images, classes): for 1 images this one gave a tuple"),
+        ("Chooser", "for 1 images this one gave a tensor (1,) of torch.int64"),
         ("Broken", ": the prediction failed on images (1, 1, 8, 8) (KeyError: 'weights')"),
     ],
 )

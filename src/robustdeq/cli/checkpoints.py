@@ -15,9 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
 from robustdeq.data.cifar10 import CLASSES
+from robustdeq.evaluation.answers import NotLogitsError, checked_logits
 from robustdeq.models import CheckpointError, load
 from robustdeq.models.pretrained import shipped
 from robustdeq.threat import number
@@ -73,13 +74,10 @@ class Checkpoint:
 
     def check_logits(self, logits: Any, images: int) -> None:
         """Refuse what the predictor answered to so many images if it is not one logit for each class."""
-        tensor = isinstance(logits, Tensor)
-        if not tensor or logits.ndim != 2 or len(logits) != images or not logits.is_floating_point():
-            what = f"a tensor {tuple(logits.shape)} of {logits.dtype}" if tensor else f"a {type(logits).__name__}"
-            raise CheckpointError(
-                f"{self.name} gave {what} for {images} images; expected logits, a floating-point tensor "
-                "(images, classes)"
-            )
+        try:
+            checked_logits(logits, images)
+        except NotLogitsError as error:
+            raise CheckpointError(f"{self.name}: {error}") from None
         if self.classes is not None and len(self.classes) != logits.shape[1]:
             raise CheckpointError(
                 f"{self.name} gives {logits.shape[1]} logits, but its metadata stand for {len(self.classes)} classes: "

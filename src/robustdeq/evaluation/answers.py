@@ -37,7 +37,7 @@ def ask(subject: Subject, x: Tensor) -> Tensor:
     some = (some.to(subject.dtype) / 255 if some.dtype == torch.uint8 else some).to(subject.device or some.device)
     with torch.no_grad(), subject.prepared():
         try:
-            parts = halving(lambda images: _logits(subject.predictor(images), len(images)), some)
+            parts = halving(lambda images: checked_logits(subject.predictor(images), len(images)), some)
         except Exception as error:
             if isinstance(error, NotLogitsError):
                 raise
@@ -47,7 +47,8 @@ def ask(subject: Subject, x: Tensor) -> Tensor:
     return torch.cat(parts)
 
 
-def _logits(answer: Any, images: int) -> Tensor:
+def checked_logits(answer: Any, images: int) -> Tensor:
+    """What a predictor answered to so many images, if it is one logit for each class."""
     tensor = isinstance(answer, Tensor)
     if tensor and answer.ndim == 2 and len(answer) == images and answer.is_floating_point():
         logits: Tensor = answer

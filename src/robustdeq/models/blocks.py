@@ -63,7 +63,7 @@ class GroupNorm(nn.GroupNorm):
     """`nn.GroupNorm` that takes a single value per group, where it is the bias, whatever the batch.
 
     On the CPU, channels last, PyTorch loses the variance of a group of one channel whose mean is much larger than its
-    deviation (float32, 1000 times: an error of 1). Such a group is centred first, which changes nothing else.
+    deviation (float32, 1000 times: errors above 1). Such a group is centred first, which changes nothing else.
     """
 
     def forward(self, x: Tensor) -> Tensor:
