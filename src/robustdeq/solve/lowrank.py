@@ -13,13 +13,14 @@ from torch import Tensor
 class LowRankInverse:
     """B = -I + sum_k s_k u_k v_k^T, one set of factors per sample.
 
-    The factors live in buffers (B, capacity, D) of which the first `rank` rows count. A new row is written in place and
-    the object with one more row shares the buffers: an older object stays valid, because its rows are never rewritten,
-    unless another row is appended to it (that is how a step is taken again).
+    The factors live in buffers (capacity, B, D) of which the first `rank` entries count: a factor of all samples lies in
+    one piece, where a product can be written (into pieces it would be done sample by sample). A new one is written in
+    place and the object with one more shares the buffers: an older object stays valid, because its factors are never
+    rewritten, unless another is appended to it (that is how a step is taken again).
     """
 
-    u_buffer: Float[Tensor, "B capacity D"]
-    v_buffer: Float[Tensor, "B capacity D"]
+    u_buffer: Float[Tensor, "capacity B D"]
+    v_buffer: Float[Tensor, "capacity B D"]
     scale: Float[Tensor, "B rank"]
     """s: zero for a factor that was dropped."""
 
@@ -27,7 +28,7 @@ class LowRankInverse:
     def identity(cls, z: Float[Tensor, "B D"], capacity: int) -> LowRankInverse:
         """B = -I, for states like z."""
         batch, dim = z.shape
-        buffers = z.new_empty(batch, capacity, dim), z.new_empty(batch, capacity, dim)
+        buffers = z.new_empty(capacity, batch, dim), z.new_empty(capacity, batch, dim)
         return cls(*buffers, z.new_empty(batch, 0))
 
     @property
@@ -38,12 +39,12 @@ class LowRankInverse:
     @property
     def u(self) -> Float[Tensor, "B rank D"]:
         """The left factors."""
-        return self.u_buffer[:, : self.rank]
+        return self.u_buffer[: self.rank].transpose(0, 1)
 
     @property
     def v(self) -> Float[Tensor, "B rank D"]:
         """The right factors."""
-        return self.v_buffer[:, : self.rank]
+        return self.v_buffer[: self.rank].transpose(0, 1)
 
     def apply(self, x: Float[Tensor, "B D"]) -> Float[Tensor, "B D"]:
         """B x."""
@@ -69,31 +70,31 @@ class LowRankInverse:
         if x.requires_grad or y.requires_grad or self.scale.requires_grad:
             return self, self.apply(y), self.apply_transposed(x)
         grown = self.with_room()
-        row = slice(self.rank, self.rank + 1)
-        u, v = grown.u_buffer[:, row], grown.v_buffer[:, row]
+        u, v = grown.u_buffer[self.rank], grown.v_buffer[self.rank]
         scale = self.scale[:, None]
-        torch.baddbmm(y[:, None], (y[:, None] @ self.v.mT) * scale, self.u, beta=-1, out=u)
-        torch.baddbmm(x[:, None], (x[:, None] @ self.u.mT) * scale, self.v, beta=-1, out=v)
-        return grown, u[:, 0], v[:, 0]
+        torch.baddbmm(y[:, None], (y[:, None] @ self.v.mT) * scale, self.u, beta=-1, out=u[:, None])
+        torch.baddbmm(x[:, None], (x[:, None] @ self.u.mT) * scale, self.v, beta=-1, out=v[:, None])
+        return grown, u, v
 
     def append(self, u: Float[Tensor, "B D"], v: Float[Tensor, "B D"], scale: Float[Tensor, " B"]) -> LowRankInverse:
         """B + scale u v^T."""
         scales = torch.cat([self.scale, scale[:, None]], 1)
         if u.requires_grad or v.requires_grad:  # autograd needs the old rows untouched: copy instead of writing
-            return LowRankInverse(torch.cat([self.u, u[:, None]], 1), torch.cat([self.v, v[:, None]], 1), scales)
+            us, vs = self.u_buffer[: self.rank], self.v_buffer[: self.rank]
+            return LowRankInverse(torch.cat([us, u[None]]), torch.cat([vs, v[None]]), scales)
         grown = self.with_room()
-        for buffer, row in ((grown.u_buffer, u), (grown.v_buffer, v)):
-            slot = buffer[:, self.rank]
-            if row.data_ptr() != slot.data_ptr():  # `with_products` has put it there already
-                slot.copy_(row)
+        for buffer, factor in ((grown.u_buffer, u), (grown.v_buffer, v)):
+            slot = buffer[self.rank]
+            if factor.data_ptr() != slot.data_ptr():  # `with_products` has put it there already
+                slot.copy_(factor)
         return LowRankInverse(grown.u_buffer, grown.v_buffer, scales)
 
     def with_room(self) -> LowRankInverse:
-        """The same with room for one more row."""
+        """The same with room for one more factor."""
         u, v = self.u_buffer, self.v_buffer
-        if self.rank < u.shape[1]:
+        if self.rank < len(u):
             return self
-        u, v = (torch.cat([b, b.new_empty(len(b), max(1, b.shape[1]), b.shape[2])], 1) for b in (u, v))
+        u, v = (torch.cat([b, b.new_empty(max(1, len(b)), *b.shape[1:])]) for b in (u, v))
         return LowRankInverse(u, v, self.scale)
 
 
