@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from robustdeq.models.convolution import Pointwise, convolve, for_maps
+from robustdeq.models.convolution import Kernel, Pointwise, convolve, for_maps
+from robustdeq.models.winograd import Transform
 
 
 class WeightNormConv2d(nn.Module):
     """Convolution without bias whose weight is g v / ||v|| per output channel.
 
-    The weight is an argument of `forward`: a pass computes it once and calls the layer many times.
+    The weight is an argument of `forward`: a pass computes it once and calls the layer many times. Inside
+    `constant_weights` passes share it, too.
     """
 
     def __init__(self, in_channels: int, out_channels: int, kernel: int) -> None:
@@ -23,16 +26,44 @@ class WeightNormConv2d(nn.Module):
         self.padding = kernel // 2
         self.weight_g = nn.Parameter(default.flatten(1).norm(dim=1).reshape(-1, 1, 1, 1))
         self.weight_v = nn.Parameter(default.clone())
+        self.kept: dict[Hashable, tuple[Kernel, Transform]] | None = None
 
-    def weight(self, height: int, width: int) -> Tensor:
+    def weight(self, height: int, width: int) -> Kernel:
         """G v / ||v||, channels last, for maps of this size."""
-        norm = torch.linalg.vector_norm(self.weight_v, dim=(1, 2, 3), keepdim=True)
-        weight = (self.weight_v * (self.weight_g / norm)).contiguous(memory_format=torch.channels_last)
-        return for_maps(weight, height, width)
+        g, v = self.weight_g, self.weight_v
+        if self.kept is None or g.is_inference() or v.is_inference():
+            return for_maps(self._normed(), height, width)
+        state = (height, width, g.data_ptr(), g._version, v.data_ptr(), v._version)
+        if state not in self.kept:
+            with torch.inference_mode(False), torch.no_grad():  # an inference-mode caller is not the last
+                weight = self._normed()
+                transform = Transform(weight)
+                self.kept[state] = for_maps(weight, height, width, kept=transform), transform
+        constant, transform = self.kept[state]
+        if torch.is_grad_enabled() and (g.requires_grad or v.requires_grad):
+            return for_maps(self._normed(), height, width, kept=transform)
+        return constant
 
-    def forward(self, x: Tensor, weight: Tensor) -> Tensor:
+    def _normed(self) -> Tensor:
+        norm = torch.linalg.vector_norm(self.weight_v, dim=(1, 2, 3), keepdim=True)
+        return (self.weight_v * (self.weight_g / norm)).contiguous(memory_format=torch.channels_last)
+
+    def forward(self, x: Tensor, weight: Kernel) -> Tensor:
         """Same-size convolution with a weight made by `weight()` for maps of its size."""
         return convolve(x, weight)
+
+
+@contextmanager
+def constant_weights(module: nn.Module) -> Iterator[None]:
+    """Inside, the effective weights are computed once: for many passes between which no parameter changes."""
+    layers = [m for m in module.modules() if isinstance(m, WeightNormConv2d) and m.kept is None]
+    try:
+        for layer in layers:
+            layer.kept = {}
+        yield
+    finally:
+        for layer in layers:
+            layer.kept = None
 
 
 def conv(in_channels: int, out_channels: int, kernel: int, stride: int = 1, *, bias: bool = False) -> nn.Conv2d:
@@ -102,11 +133,11 @@ class ResidualBlock(nn.Module):
         self.gn2 = GroupNorm(groups, channels)
         self.gn3 = GroupNorm(groups, channels)
 
-    def weights(self, height: int, width: int) -> tuple[Tensor, Tensor]:
+    def weights(self, height: int, width: int) -> tuple[Kernel, Kernel]:
         """The two effective weights, for a pass over maps of this size."""
         return self.conv1.weight(height, width), self.conv2.weight(height, width)
 
-    def before_injection(self, z: Tensor, weights: tuple[Tensor, Tensor], mask: Tensor | None) -> Tensor:
+    def before_injection(self, z: Tensor, weights: tuple[Kernel, Kernel], mask: Tensor | None) -> Tensor:
         """drop(conv2(ReLU(GN1(conv1 z))))."""
         a = F.relu_(self.gn1(self.conv1(z, weights[0])))
         b = self.conv2(a, weights[1])

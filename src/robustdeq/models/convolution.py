@@ -1,6 +1,6 @@
-"""Convolutions as the products of matrices that they are on small maps and for 1x1 kernels, where that is faster.
+"""Convolutions in the form that is fastest: products of matrices on small maps and for 1x1 kernels, Winograd's tiles.
 
-The sums are the same; only how they are handed to the machine differs.
+They are the same functions; only how they are handed to the machine differs.
 """
 
 from __future__ import annotations
@@ -9,9 +9,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from robustdeq.models.winograd import ROWS_KEPT, TiledKernel, Transform, convolve_tiled, worth_tiling
 
-def convolve(x: Tensor, weight: Tensor) -> Tensor:
+Kernel = Tensor | TiledKernel
+"""What `convolve` takes."""
+
+
+def convolve(x: Tensor, weight: Kernel) -> Tensor:
     """Same-size convolution without bias with a square kernel, or with what `for_maps` made of it."""
+    if isinstance(weight, TiledKernel):
+        return convolve_tiled(x, weight)
     if weight.ndim == 2:
         return _times_matrix(x, weight)
     if weight.shape[-1] == 1 and x.is_contiguous(memory_format=torch.channels_last):
@@ -19,18 +26,28 @@ def convolve(x: Tensor, weight: Tensor) -> Tensor:
     return F.conv2d(x, weight, padding=weight.shape[-1] // 2)
 
 
-def for_maps(weight: Tensor, height: int, width: int) -> Tensor:
-    """A kernel for maps of one size: a 3x3 one on at most 2x2 pixels becomes a matrix, others stay.
+def for_maps(weight: Tensor, height: int, width: int, *, kept: Transform | None = None) -> Kernel:
+    """A kernel for maps of one size: a 3x3 one on at most 2x2 pixels becomes a matrix, wide ones are tiled.
 
-    There every pixel is a neighbour of every other, so the matrix has no zeros, and fewer entries than the convolution
-    has products. Rows and columns are ordered (h, w, channel).
+    On 2x2 pixels every one is a neighbour of every other, so the matrix has no zeros, and fewer entries than the
+    convolution has products. Rows and columns are ordered (h, w, channel). `kept` is the transform of this weight that
+    passes share, if they do.
     """
-    if weight.shape[-1] != 3 or max(height, width) > 2:
+    if weight.shape[-1] != 3:
+        return weight
+    if worth_tiling(weight, height, width):
+        return TiledKernel(weight, Transform(weight)) if kept is None else TiledKernel(weight, kept, ROWS_KEPT)
+    if max(height, width) > 2:
         return weight
     taps = _pixels(weight)  # (out, 3, 3, in)
     rows = torch.stack([taps[:, 1 - i : 1 - i + height] for i in range(height)])  # (h', out, h, 3, in)
     both = torch.stack([rows[..., 1 - j : 1 - j + width, :] for j in range(width)], 1)  # (h', w', out, h, w, in)
     return both.flatten(3).flatten(0, 2)
+
+
+def untiled(kernel: Kernel) -> Tensor:
+    """The kernel as a tensor."""
+    return kernel.weight if isinstance(kernel, TiledKernel) else kernel
 
 
 class Pointwise(nn.Conv2d):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -213,6 +214,16 @@ class DEQ(Pretrained, DynamicPredictor):
     def input_parts(self) -> tuple[nn.Module, nn.Module]:
         """Encoder and head for many passes with constant weights, in eval mode; subclasses may return faster copies."""
         return self.encoder, self.head
+
+    @contextmanager
+    def constant_parts(self) -> Iterator[None]:
+        """Inside, passes go through the copies of `input_parts`: for many passes in eval mode with constant weights."""
+        own = self.encoder, self.head
+        self.encoder, self.head = self.input_parts()
+        try:
+            yield
+        finally:
+            self.encoder, self.head = own
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """Compile encoder, dynamics and head in place with `torch.compile`; the solver's loop stays as it is."""

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 
 from torch import nn
 
+from robustdeq.models.blocks import constant_weights
+
 
 @contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
@@ -27,7 +29,7 @@ def attacking(module: nn.Module) -> Iterator[None]:
     try:
         for p in trainable:
             p.requires_grad_(False)
-        with evaluating(module):
+        with evaluating(module), constant_weights(module):
             yield
     finally:
         for p in trainable:

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from robustdeq.models.blocks import Down, GroupNorm, ResidualBlock, Up, WeightNormConv2d
+from robustdeq.models.convolution import Kernel, untiled
 from robustdeq.models.dynamics import BoundDynamics, SplitDynamics
 
 
@@ -64,6 +65,10 @@ class MDEQConfig:
     def divisor(self) -> int:
         """Image height and width must be multiples of this."""
         return int(2 ** (self.downsample + len(self.channels) - 1))
+
+
+Weights = tuple[list[tuple[Kernel, Kernel]], list[Kernel]]
+"""The effective weights of the blocks' convolutions and of the output convolutions, scale by scale."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,14 +151,16 @@ class MDEQDynamics(SplitDynamics):
         """Zeros, flat; one row stands for all, and f knows it."""
         return u.new_zeros(1, sum(prod(s) for s in self.shapes(u))).expand(len(u), -1)
 
-    def weights(self, shapes: Sequence[tuple[int, int, int]]) -> tuple[list[tuple[Tensor, Tensor]], list[Tensor]]:
+    def weights(self, shapes: Sequence[tuple[int, int, int]]) -> Weights:
         """The effective weights of the weight-normed convolutions, for states of these shapes."""
         sizes = [(height, width) for _, height, width in shapes]
         blocks = [block.weights(*size) for block, size in zip(self.blocks, sizes, strict=True)]
+        if not self.eager:  # the compiler is handed tensors, and chooses its own algorithms
+            blocks = [(untiled(first), untiled(second)) for first, second in blocks]
         return blocks, [layer.weight(*size) for layer, size in zip(self.out_conv, sizes, strict=True)]
 
     def prepare_maps(
-        self, z: list[Tensor], weights: list[tuple[Tensor, Tensor]], masks: list[Tensor] | None
+        self, z: list[Tensor], weights: list[tuple[Kernel, Kernel]], masks: list[Tensor] | None
     ) -> tuple[Tensor, list[Tensor]]:
         """Scale 0 before the injection, and the fusion sums that scale 0 does not enter."""
         before = [
@@ -176,7 +183,7 @@ class MDEQDynamics(SplitDynamics):
         return before[0], partial
 
     def inject_maps(
-        self, b: Tensor, z: Tensor, partial: list[Tensor], u: Tensor, weights: list[Tensor]
+        self, b: Tensor, z: Tensor, partial: list[Tensor], u: Tensor, weights: list[Kernel]
     ) -> list[Tensor]:
         """The injection, scale 0's tail, what it sends to the other scales, and the output convolutions."""
         out = self.blocks[0].after_injection(b + u, z)
@@ -198,7 +205,7 @@ class BoundMDEQ(BoundDynamics):
         self.u = u
         self.masks = masks
         self.shapes = dynamics.shapes(u)
-        self._weights: dict[bool, tuple[list[tuple[Tensor, Tensor]], list[Tensor]]] = {}
+        self._weights: dict[bool, Weights] = {}
 
     def __call__(self, z: Tensor) -> Tensor:
         """f(z; u)."""
@@ -231,7 +238,7 @@ class BoundMDEQ(BoundDynamics):
         parts = z.split([prod(s) for s in self.shapes], 1)
         return [part.unflatten(1, shape) for part, shape in zip(parts, self.shapes, strict=True)]
 
-    def _effective_weights(self) -> tuple[list[tuple[Tensor, Tensor]], list[Tensor]]:
+    def _effective_weights(self) -> Weights:
         # weights made under no_grad carry no history: the solve and the differentiated calls each need their own
         key = torch.is_grad_enabled()
         if key not in self._weights:

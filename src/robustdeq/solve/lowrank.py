@@ -13,10 +13,10 @@ from torch import Tensor
 class LowRankInverse:
     """B = -I + sum_k s_k u_k v_k^T, one set of factors per sample.
 
-    The factors live in buffers (capacity, B, D) of which the first `rank` entries count: a factor of all samples lies in
-    one piece, where a product can be written (into pieces it would be done sample by sample). A new one is written in
-    place and the object with one more shares the buffers: an older object stays valid, because its factors are never
-    rewritten, unless another is appended to it (that is how a step is taken again).
+    The factors live in buffers (capacity, B, D) of which the first `rank` entries count: a factor of all samples lies
+    in one piece, into which a product is written at once (into several it would be sample by sample). A new one is
+    written in place and the object with one more shares the buffers: an older object stays valid, because its factors
+    are never rewritten, unless another is appended to it (that is how a step is taken again).
     """
 
     u_buffer: Float[Tensor, "capacity B D"]

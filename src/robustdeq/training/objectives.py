@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from robustdeq.models import DEQ
+from robustdeq.models.blocks import constant_weights
 from robustdeq.models.modes import attacking
 from robustdeq.solve import jacobian_penalty
 from robustdeq.threat import Linf, Threat, cross_entropy, kl
@@ -54,7 +56,8 @@ class Objective(ABC):
 
     def __call__(self, model: nn.Module, x: Tensor, y: Tensor, draws: Draws, penalty: Penalty | None = None) -> Losses:
         """Attack, then the loss."""
-        return self.losses(model, x, self.perturb(model, x, y, draws), y, draws, penalty)
+        with constant_weights(model):
+            return self.losses(model, x, self.perturb(model, x, y, draws), y, draws, penalty)
 
     def forward(
         self, model: nn.Module, x: Tensor, draws: Draws, name: str, penalty: Penalty | None = None
@@ -105,7 +108,7 @@ class PGDAT(Standard):
         def loss(x_adv: Tensor, step: int) -> Tensor:
             return cross_entropy(self.forward(model, x_adv, draws, f"attack.{step}")[0], y).sum()
 
-        with attacking(model):
+        with _searching(model):
             start = (x + draws.per_image("start", x, self.threat.random_offset)).clamp(0, 1)
             return climb(loss, start, x, self.threat, self.steps, self.step_size)
 
@@ -130,7 +133,7 @@ class TRADES(Objective):
     def perturb(self, model: nn.Module, x: Tensor, y: Tensor, draws: Draws) -> Tensor:
         """Gaussian start, `steps` sign steps up the KL divergence."""
         redrawn = self.clean_target == "redrawn" and self.states.varies
-        with attacking(model):
+        with _searching(model):
             with torch.no_grad():
                 once = None if redrawn else self.forward(model, x, draws, "target")[0]
 
@@ -154,6 +157,13 @@ class TRADES(Objective):
         adversarial, adversarial_jacobian = self.forward(model, x_adv, draws, "adversarial", penalty)
         parts = {"ce": cross_entropy(clean, y).mean(), "kl": kl(adversarial, clean).mean()}
         return _sum(parts, {"ce": 1.0, "kl": self.beta}, [clean_jacobian, adversarial_jacobian], penalty, clean)
+
+
+@contextmanager
+def _searching(model: nn.Module) -> Iterator[None]:
+    """Eval mode, only images are differentiated, and what depends on the weights alone is computed once."""
+    with attacking(model), model.constant_parts() if isinstance(model, DEQ) else nullcontext():
+        yield
 
 
 def climb(

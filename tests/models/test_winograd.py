@@ -1,0 +1,130 @@
+"""Convolutions by tiles: the same function as the direct sum, with the same gradients."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from robustdeq.models import winograd
+from robustdeq.models.convolution import convolve, for_maps
+from robustdeq.models.winograd import TiledKernel, Transform, convolve_tiled, worth_tiling
+
+CL = torch.channels_last
+SIZES = [(4, 4), (8, 8), (4, 8), (16, 12)]
+
+
+def draw(*shape, seed=0, dtype=torch.float64):
+    return torch.randn(shape, dtype=dtype, generator=torch.Generator().manual_seed(seed))
+
+
+def tiled(weight, rows=1):
+    return TiledKernel(weight, Transform(weight), rows)
+
+
+@pytest.fixture
+def always(monkeypatch):
+    """By tiles, however narrow."""
+    monkeypatch.setattr(winograd, "GAIN", 0.0)
+
+
+@pytest.fixture
+def products(monkeypatch):
+    """How many convolutions went by tiles."""
+    calls = []
+    original = winograd._by_tiles
+    monkeypatch.setattr(winograd, "_by_tiles", lambda *args: calls.append(args) or original(*args))
+    return calls
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("layout", [torch.contiguous_format, CL])
+@pytest.mark.parametrize("chunk", [1, 1 << 30])
+def test_values_and_gradients_are_those_of_the_direct_sum(size, layout, chunk, always, products, monkeypatch):
+    monkeypatch.setattr(winograd, "CHUNK", chunk)
+    x = draw(3, 5, *size).contiguous(memory_format=layout).requires_grad_()
+    weight = draw(6, 5, 3, 3, seed=1).contiguous(memory_format=layout).requires_grad_()
+    y, expected = convolve_tiled(x, tiled(weight)), F.conv2d(x, weight, padding=1)
+    torch.testing.assert_close(y, expected, rtol=1e-12, atol=1e-12)
+    assert y.is_contiguous(memory_format=CL)
+    out = draw(*y.shape, seed=2)
+    for ours, theirs in zip(
+        torch.autograd.grad(y, (x, weight), out), torch.autograd.grad(expected, (x, weight), out), strict=True
+    ):
+        torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
+    assert len(products) == 2  # the value, and the gradient of x
+
+
+@pytest.mark.parametrize("size", [(4, 4), (4, 8)])
+def test_gradients_of_first_and_second_order(size, always):
+    x, weight = draw(2, 2, *size).requires_grad_(), draw(2, 2, 3, 3, seed=1).requires_grad_()
+
+    def function(x, weight):
+        return convolve_tiled(x, tiled(weight))
+
+    assert torch.autograd.gradcheck(function, (x, weight))
+    assert torch.autograd.gradgradcheck(function, (x, weight))
+
+
+@pytest.mark.parametrize(("c_in", "c_out", "size"), [(64, 320, 16), (320, 64, 16), (128, 640, 8), (256, 1280, 4)])
+def test_rounding_errors_are_of_the_size_of_the_direct_sums(c_in, c_out, size, products):
+    x, weight = draw(8, c_in, size, size), 0.05 * draw(c_out, c_in, 3, 3, seed=1)
+    exact = F.conv2d(x, weight, padding=1)
+    x, weight = x.float().contiguous(memory_format=CL), weight.float()
+    direct = (F.conv2d(x, weight, padding=1) - exact).norm() / exact.norm()
+    ours = (convolve_tiled(x, tiled(weight)) - exact).norm() / exact.norm()
+    assert len(products) == 1
+    assert ours < max(4 * direct, torch.tensor(1.5e-6))
+
+
+def test_an_image_does_not_see_its_batch_mates(always):
+    x, kernel = draw(5, 4, 8, 8), tiled(draw(4, 4, 3, 3, seed=1))
+    together = convolve_tiled(x, kernel)
+    alone = torch.cat([convolve_tiled(row, kernel) for row in x.split(1)])
+    torch.testing.assert_close(together, alone, rtol=1e-13, atol=1e-13)
+    x[2, 0, 3, 3] = torch.nan
+    broken = convolve_tiled(x, kernel)
+    assert broken[2].isnan().any()
+    torch.testing.assert_close(broken[[0, 1, 3, 4]], together[[0, 1, 3, 4]], rtol=1e-13, atol=1e-13)
+
+
+def test_only_wide_kernels_on_maps_of_whole_tiles_are_tiled():
+    wide = draw(320, 64, 3, 3)
+    assert worth_tiling(wide, 16, 16)
+    assert worth_tiling(wide.float(), 4, 4)
+    assert not worth_tiling(wide, 16, 14)
+    assert not worth_tiling(wide.bfloat16(), 16, 16)
+    assert not worth_tiling(wide.to("meta"), 16, 16)
+    assert not worth_tiling(draw(32, 16, 3, 3), 8, 8)  # of mdeq-tiny: measured, no gain
+    assert isinstance(for_maps(wide, 16, 16), TiledKernel)
+    assert for_maps(wide, 14, 16) is wide
+
+
+def test_few_tiles_are_convolved_directly(products):
+    kernel, x = for_maps(draw(320, 64, 3, 3), 4, 4), draw(winograd.ROWS, 64, 4, 4)
+    torch.testing.assert_close(convolve(x[1:], kernel), F.conv2d(x[1:], kernel.weight, padding=1), rtol=0, atol=0)
+    assert not products
+    convolve(x, kernel)
+    assert len(products) == 1
+    kept = for_maps(kernel.weight, 4, 4, kept=kernel.transform)
+    convolve(x[: winograd.ROWS_KEPT], kept)
+    assert len(products) == 2
+
+
+def test_autocast_and_other_precisions_keep_pytorchs_convolution(products):
+    weight = draw(64, 64, 3, 3, dtype=torch.float32)
+    x = draw(64, 64, 4, 4, dtype=torch.float32)
+    with torch.autocast("cpu"):
+        assert convolve_tiled(x, tiled(weight)).dtype == torch.bfloat16
+    with pytest.raises(RuntimeError, match="Double"):
+        convolve_tiled(x.double(), tiled(weight))
+    assert not products
+
+
+def test_a_transform_made_in_inference_mode_can_be_differentiated_with_later(always):
+    weight = draw(4, 4, 3, 3)
+    kernel = tiled(weight)
+    with torch.inference_mode():
+        convolve_tiled(draw(2, 4, 4, 4), kernel)
+    x = draw(2, 4, 4, 4).requires_grad_()
+    (gradient,) = torch.autograd.grad(convolve_tiled(x, kernel).sum(), x)
+    (expected,) = torch.autograd.grad(F.conv2d(x, weight, padding=1).sum(), x)
+    torch.testing.assert_close(gradient, expected, rtol=1e-12, atol=1e-12)
