@@ -38,7 +38,7 @@ def best_times(rounds: int, *jobs: Callable[[], Any], say: Callable[[str], None]
 
 @dataclass(frozen=True)
 class Convolution:
-    """One call of a convolution, or of the product of matrices that stands for it, with its operands."""
+    """One call of a convolution, or of a product of matrices that stands for it, with its operands."""
 
     function: Any
     arguments: tuple[Any, ...]
@@ -92,6 +92,8 @@ def _forward(func: Any, args: tuple[Any, ...], result: Any) -> int:
         return int(result.numel() * args[1][0].numel())
     if func is torch.ops.aten.mm.default:
         return int(result.numel() * args[0].shape[1])
+    if func is torch.ops.aten.bmm.default and min(*args[0].shape[1:], args[1].shape[2]) > 1:
+        return int(result.numel() * args[0].shape[2])  # tiles; a solver's products have a single row or column
     return 0
 
 
