@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 import torch
 
@@ -9,7 +10,9 @@ from robustdeq.attacks import Direct
 from robustdeq.defences import EarlyState, EntropyReduction
 from robustdeq.evaluation import audit as module
 from robustdeq.evaluation import evaluate
+from robustdeq.evaluation.audit import _verdict
 from robustdeq.evaluation.probes import probe, seconds_per_image
+from robustdeq.evaluation.statistics import bootstrap_difference, wilson
 from robustdeq.evaluation.subject import Subject
 from robustdeq.threat import Linf
 from tests.evaluation.predictors import images, small_deq
@@ -87,10 +90,32 @@ def test_a_defence_stands_beside_its_static_base_and_the_audit_is_kept(audit):
     assert found.attacks.keys() == found.base_attacks.keys()
     assert found.probes.cost > 2 * found.probes.base_cost > 0
     assert "static base" in verdict.table()
+    assert found.gain.value == pytest.approx(found.union.value - found.base_union.value)
+    assert f"{found.gain}" in verdict.table()
     assert found.verdict in verdict.table()
     kept = json.loads((verdict.folder / "audit.json").read_text())
     assert kept["verdict"] == found.verdict
     assert kept["union"]["value"] == verdict.union.value
+
+
+@pytest.mark.parametrize(
+    ("gained", "lost", "images", "expected"),
+    [
+        (10, 6, 200, "no-gain"),  # +2 points, and no telling
+        (16, 0, 200, "stands"),
+        (1, 0, 200, "no-gain"),  # half a point
+        (100, 0, 20_000, "no-gain"),  # half a point, without doubt
+        (600, 200, 20_000, "stands"),
+    ],
+)
+def test_a_gain_counts_when_it_is_more_than_a_point_and_than_chance(gained, lost, images, expected):
+    base, own = np.zeros(images, dtype=bool), np.zeros(images, dtype=bool)
+    base[: images // 2] = own[: images // 2] = True
+    own[:lost] = False
+    own[images // 2 : images // 2 + gained] = True
+    gain = bootstrap_difference(base, own)
+    assert gain.value == pytest.approx((gained - lost) / images)
+    assert _verdict([], wilson(int(own.sum()), images), gain) == expected
 
 
 def test_union_is_refused(audit):

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import polars as pl
 from torch import Tensor
 
@@ -19,7 +20,7 @@ from robustdeq.evaluation.probes import Probes, probe, seconds_per_image
 from robustdeq.evaluation.repertoire import on_base, ready, square
 from robustdeq.evaluation.setting import Setting
 from robustdeq.evaluation.specs import SANITY, AttackSpec
-from robustdeq.evaluation.statistics import Share
+from robustdeq.evaluation.statistics import Difference, Share, bootstrap_difference
 from robustdeq.evaluation.store import Store
 from robustdeq.evaluation.subject import Subject
 from robustdeq.files import write_atomically
@@ -175,12 +176,15 @@ class Audit:
     """What the audit found."""
 
     verdict: str
-    """masked: the white-box numbers are not to be believed; broken; no-gain over its static base; or stands."""
+    """masked: the white-box numbers are not to be believed; broken; no-gain over its static base, none that these
+    images show; or stands."""
     flags: list[Flag]
     clean: Share
     union: Share
     base_clean: Share | None
     base_union: Share | None
+    gain: Difference | None
+    """The union less that of the static base, paired image by image."""
     attacks: dict[str, Share]
     base_attacks: dict[str, Share]
     probes: Probes
@@ -199,6 +203,8 @@ class Audit:
         lines.append(line("clean", self.clean, self.base_clean))
         lines += [line(name, share, self.base_attacks.get(name)) for name, share in self.attacks.items()]
         lines.append(line("union", self.union, self.base_union))
+        if self.gain is not None:
+            lines.append(f"{'gain over static base':24}  {self.gain!s:>26}")
         cost = f"{'evaluations of f':24}  {self.probes.cost:26.1f}"
         lines.append(cost + (f"  {self.probes.base_cost:26.1f}" if beside else ""))
         seconds = f"{'seconds per image':24}  {self.seconds:26.2g}"
@@ -237,14 +243,15 @@ def judge(store: Store, subject: Subject, probes: Probes, seconds: float, base_s
     ]
     union = metrics.union_accuracy(store, inside)
     has_base = "base" in store.manifest["predictors"]
-    base_union = metrics.union_accuracy(store, inside, predictor="base") if has_base else None
+    gain = _gain(store, inside) if has_base else None
     return Audit(
-        verdict=_verdict(flags, union, base_union),
+        verdict=_verdict(flags, union, gain),
         flags=flags,
         clean=metrics.clean_accuracy(store),
         union=union,
         base_clean=metrics.clean_accuracy(store, predictor="base") if has_base else None,
-        base_union=base_union,
+        base_union=metrics.union_accuracy(store, inside, predictor="base") if has_base else None,
+        gain=gain,
         attacks=_shares(store, "deployed"),
         base_attacks=_shares(store, "base") if has_base else {},
         probes=probes,
@@ -253,12 +260,17 @@ def judge(store: Store, subject: Subject, probes: Probes, seconds: float, base_s
     )
 
 
-def _verdict(flags: list[Flag], union: Share, base_union: Share | None) -> str:
+def _gain(store: Store, attacks: list[str]) -> Difference:
+    own, base = (metrics.outcomes(store, attacks, predictor=name)[2] for name in (metrics.DEPLOYED, "base"))
+    return bootstrap_difference(np.all(base, axis=1), np.all(own, axis=1))
+
+
+def _verdict(flags: list[Flag], union: Share, gain: Difference | None) -> str:
     if any(flag.name in MASKING for flag in flags):
         return "masked"
     if union.value <= BROKEN:
         return "broken"
-    if base_union is not None and union.value <= base_union.value + TOLERATED:
+    if gain is not None and (gain.value <= TOLERATED or gain.low <= 0):
         return "no-gain"
     return "stands"
 

@@ -75,6 +75,9 @@ class Difference:
     high: float
     images: int
 
+    def __str__(self) -> str:
+        return f"{self.value:+.2%} [{self.low:+.2%}, {self.high:+.2%}]"
+
 
 def bootstrap_difference(a: NDArray[np.bool_], b: NDArray[np.bool_], *, seed: int = 0) -> Difference:
     """mean(b) - mean(a) of paired outcomes, with a conservative interval.

@@ -10,7 +10,7 @@ import polars as pl
 
 from robustdeq.evaluation import metrics
 from robustdeq.evaluation.metrics import IncompleteError
-from robustdeq.evaluation.statistics import Share
+from robustdeq.evaluation.statistics import Difference, Share
 from robustdeq.report import paper
 from robustdeq.report.differences import differences
 from robustdeq.report.numbers import (
@@ -27,7 +27,7 @@ from robustdeq.report.numbers import (
     who,
 )
 from robustdeq.report.sources import Result, Sources, budget
-from robustdeq.report.table import NONE, Cell, Table, bound, number, published, share
+from robustdeq.report.table import NONE, Cell, Table, bound, number, points, published, share
 
 Say = Callable[[str], None]
 WHO = ("store", "training", "method")
@@ -328,10 +328,14 @@ def audits(results: list[Result]) -> Table:
             for key in ("clean", "union", "base_clean", "base_union")
         ]
         costs = [number(found["probes"][key], f"{where}, probes.{key}", digits=1) for key in ("cost", "base_cost")]
-        rows.append([*who(r), Cell(", ".join(r.suites)), *shares, *costs, Cell(found["verdict"]), Cell(flags)])
-    head = (*WHO, "suite", "clean", "union", "base: clean", "base: union", "cost", "base: cost", "verdict", "flags")
+        gain = found.get("gain")  # audits by earlier versions have none
+        gained = points(Difference(**gain), f"{where}, gain") if gain else NONE
+        rows.append([*who(r), Cell(", ".join(r.suites)), *shares, gained, *costs, Cell(found["verdict"]), Cell(flags)])
+    accuracies = ("clean", "union", "base: clean", "base: union", "gain")
+    head = (*WHO, "suite", *accuracies, "cost", "base: cost", "verdict", "flags")
     note = (
-        "cost: the arithmetic of a prediction, in evaluations of f. Verdicts and flags are explained in docs/audit.md."
+        "gain: union less that of the static base, in points, paired image by image; cost: the arithmetic of a "
+        "prediction, in evaluations of f. Verdicts and flags are explained in docs/audit.md."
     )
     return Table("audit", "Audits. Accuracy (%) under everything a reviewer would try", head, rows, (note,))
 
