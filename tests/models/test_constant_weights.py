@@ -1,12 +1,18 @@
 """What depends on the weights alone is computed once where they do not change, and anew where they do."""
 
+import copy
+import pickle
+from contextlib import nullcontext
+
 import pytest
 import torch
 
 import robustdeq as rd
+from robustdeq.models import winograd
 from robustdeq.models.blocks import WeightNormConv2d, constant_weights
 from robustdeq.models.modes import attacking
 from robustdeq.plain import CountedDynamics
+from robustdeq.training import PGDAT, TRADES, Draws
 
 
 @pytest.fixture
@@ -39,6 +45,12 @@ def test_passes_share_the_weight_inside_and_not_outside(layer):
     assert layer.kept is None
 
 
+def test_sizes_share_one_transform(layer):
+    layer.requires_grad_(False)
+    with constant_weights(layer):
+        assert layer.weight(8, 8).transform is layer.weight(16, 16).transform
+
+
 def test_a_changed_parameter_is_seen_even_inside(layer):
     with torch.no_grad(), constant_weights(layer):
         before = layer.weight(8, 8)
@@ -48,12 +60,42 @@ def test_a_changed_parameter_is_seen_even_inside(layer):
         torch.testing.assert_close(after.weight, -before.weight)
 
 
-def test_a_differentiable_weight_has_its_own_graph_and_the_shared_transform(layer):
+def test_a_parameter_in_the_place_of_another_is_seen_even_inside(layer):
+    """Its memory may be that of the one before, and its version the same."""
+    with torch.no_grad(), constant_weights(layer):
+        for k in range(1, 9):
+            given = {name: torch.full_like(p, k) for name, p in layer.named_parameters()}
+            weight = torch.func.functional_call(_Weight(layer), {f"layer.{n}": p for n, p in given.items()}, ())
+            torch.testing.assert_close(weight, torch.full_like(weight, k / (64 * 9) ** 0.5))
+            del given
+            layer.weight_v.data = torch.full_like(layer.weight_v, float(k))
+            torch.testing.assert_close(layer.weight(8, 8).weight[0, 0, 0, 0], layer.weight_g[0, 0, 0, 0] / 24)
+
+
+class _Weight(torch.nn.Module):
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+
+    def forward(self):
+        return self.layer.weight(8, 8).weight
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
+def test_copies_made_inside_keep_nothing(layer, copied):
+    with torch.no_grad(), constant_weights(layer):
+        layer.weight(8, 8)
+        other = copied(layer)
+    assert (other.keeping, other.kept) == (0, None)
+    with torch.no_grad():
+        assert other.weight(8, 8) is not other.weight(8, 8)
+
+
+def test_a_differentiable_weight_has_its_own_graph(layer):
     with constant_weights(layer):
         with torch.no_grad():
             constant = layer.weight(8, 8)
         trained = layer.weight(8, 8)
-    assert trained.transform is constant.transform
     assert not constant.weight.requires_grad
     (gradient,) = torch.autograd.grad(trained.weight.sum(), layer.weight_v)
     (expected,) = torch.autograd.grad(layer.weight(8, 8).weight.sum(), layer.weight_v)
@@ -74,10 +116,10 @@ def test_a_weight_kept_in_inference_mode_can_be_differentiated_with(layer):
 def test_attacks_keep_weights_and_put_everything_back_after_an_error(wide):
     layers = [m for m in wide.modules() if isinstance(m, WeightNormConv2d)]
     with attacking(wide):
-        assert all(m.kept is not None for m in layers)
+        assert all(m.keeping == 1 for m in layers)
     with pytest.raises(KeyError), attacking(wide):
         raise KeyError
-    assert all(m.kept is None for m in layers)
+    assert all((m.keeping, m.kept) == (0, None) for m in layers)
 
 
 @pytest.mark.parametrize("count", [2, 8])  # directly, and by tiles
@@ -100,3 +142,34 @@ def test_constant_parts_predict_alike_and_are_put_back(wide):
     with pytest.raises(KeyError), wide.constant_parts():
         raise KeyError
     assert (wide.encoder, wide.head) == own
+
+
+@pytest.mark.parametrize("objective", [PGDAT(steps=2), TRADES(steps=2)], ids=["pgdat", "trades"])
+def test_inner_attacks_find_the_same_images_with_constant_parts_as_without(wide, objective, monkeypatch):
+    x, y, draws = images(8), torch.arange(8) % 10, Draws(seed=0, step=0)
+    wide.train()
+    before = {name: tensor.clone() for name, tensor in wide.state_dict().items()}
+    found = objective.perturb(wide, x, y, draws)
+    monkeypatch.setattr(type(wide), "constant_parts", lambda self: nullcontext())
+    monkeypatch.setattr(winograd, "ROWS", 10**9)
+    torch.testing.assert_close(found, objective.perturb(wide, x, y, draws), rtol=0, atol=1e-12)
+    assert wide.training
+    assert all(p.requires_grad for p in wide.parameters())
+    for name, tensor in wide.state_dict().items():
+        torch.testing.assert_close(tensor, before[name], rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("gradient", [rd.Phantom(2), rd.Implicit(), rd.Neumann(2), rd.ThroughSolver()], ids=repr)
+def test_every_gradient_policy_is_the_same_by_tiles(wide, gradient, monkeypatch):
+    x = images(8).requires_grad_()
+    monkeypatch.setattr(wide, "gradient", gradient)
+    monkeypatch.setattr(wide, "tol", 1e-12)
+
+    def input_gradient():
+        with attacking(wide):
+            return torch.autograd.grad(wide(x).logsumexp(1).sum(), x)[0]
+
+    ours = input_gradient()
+    monkeypatch.setattr(winograd, "ROWS", 10**9)
+    expected = input_gradient()
+    torch.testing.assert_close(ours, expected, rtol=0, atol=1e-9 * expected.abs().max().item())

@@ -119,7 +119,8 @@ def _table(records: list[dict[str, Any]]) -> Table:
         )
     table.caption = (
         "MMAC: million multiply-adds per image; of convs: rate of f over that of its convolutions alone; "
-        "of peak: over this machine's best convolution rate; /(N+1)f: solve over N+1 evaluations of f; "
+        "of peak: over this machine's best convolution rate (of f in direct multiply-adds, of which tiles take fewer); "
+        "/(N+1)f: solve over N+1 evaluations of f; "
         "/undefended: over the undefended prediction at the same state"
     )
     return table

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -13,6 +14,33 @@ from robustdeq.models.convolution import Kernel, Pointwise, convolve, for_maps
 from robustdeq.models.winograd import Transform
 
 
+class KeptWeight:
+    """An effective weight, what was made of it, and the parameters it was computed from.
+
+    Their objects, memory and versions tell a changed parameter; not what bypasses versions, such as fused optimizers
+    and writing through `.data` or NumPy. The memory is held, so that no other parameter can come to lie there.
+    """
+
+    def __init__(self, g: Tensor, v: Tensor, weight: Tensor) -> None:
+        self._parameters = [(p, p.detach(), p._version) for p in (g, v)]
+        self._weight, self._transform = weight, Transform(weight)
+        self._kernels: dict[tuple[int, int], Kernel] = {}
+
+    def is_of(self, *parameters: Tensor) -> bool:
+        """Whether these are the parameters, unchanged."""
+        return all(
+            p is own and p._version == version and p.data_ptr() == memory.data_ptr()
+            for p, (own, memory, version) in zip(parameters, self._parameters, strict=True)
+        )
+
+    def for_maps(self, height: int, width: int) -> Kernel:
+        """The weight for maps of this size."""
+        size = height, width
+        if size not in self._kernels:
+            self._kernels[size] = for_maps(self._weight, height, width, self._transform)
+        return self._kernels[size]
+
+
 class WeightNormConv2d(nn.Module):
     """Convolution without bias whose weight is g v / ||v|| per output channel.
 
@@ -20,33 +48,35 @@ class WeightNormConv2d(nn.Module):
     `constant_weights` passes share it, too.
     """
 
+    keeping = 0
+    """How many scopes of `constant_weights` it is in."""
+    kept: KeptWeight | None = None
+
     def __init__(self, in_channels: int, out_channels: int, kernel: int) -> None:
         super().__init__()
         default = nn.Conv2d(in_channels, out_channels, kernel, bias=False).weight.detach()
         self.padding = kernel // 2
         self.weight_g = nn.Parameter(default.flatten(1).norm(dim=1).reshape(-1, 1, 1, 1))
         self.weight_v = nn.Parameter(default.clone())
-        self.kept: dict[Hashable, tuple[Kernel, Transform]] | None = None
 
     def weight(self, height: int, width: int) -> Kernel:
         """G v / ||v||, channels last, for maps of this size."""
         g, v = self.weight_g, self.weight_v
-        if self.kept is None or g.is_inference() or v.is_inference():
+        trained = torch.is_grad_enabled() and (g.requires_grad or v.requires_grad)
+        if not self.keeping or trained or g.is_inference() or v.is_inference():
             return for_maps(self._normed(), height, width)
-        state = (height, width, g.data_ptr(), g._version, v.data_ptr(), v._version)
-        if state not in self.kept:
+        kept = self.kept
+        if kept is None or not kept.is_of(g, v):
             with torch.inference_mode(False), torch.no_grad():  # an inference-mode caller is not the last
-                weight = self._normed()
-                transform = Transform(weight)
-                self.kept[state] = for_maps(weight, height, width, kept=transform), transform
-        constant, transform = self.kept[state]
-        if torch.is_grad_enabled() and (g.requires_grad or v.requires_grad):
-            return for_maps(self._normed(), height, width, kept=transform)
-        return constant
+                self.kept = kept = KeptWeight(g, v, self._normed())
+        return kept.for_maps(height, width)
 
     def _normed(self) -> Tensor:
         norm = torch.linalg.vector_norm(self.weight_v, dim=(1, 2, 3), keepdim=True)
         return (self.weight_v * (self.weight_g / norm)).contiguous(memory_format=torch.channels_last)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "keeping": 0, "kept": None}  # copies and pickles are in no scope
 
     def forward(self, x: Tensor, weight: Kernel) -> Tensor:
         """Same-size convolution with a weight made by `weight()` for maps of its size."""
@@ -55,15 +85,17 @@ class WeightNormConv2d(nn.Module):
 
 @contextmanager
 def constant_weights(module: nn.Module) -> Iterator[None]:
-    """Inside, the effective weights are computed once: for many passes between which no parameter changes."""
-    layers = [m for m in module.modules() if isinstance(m, WeightNormConv2d) and m.kept is None]
+    """Inside, constant effective weights are computed once: for many passes between which no parameter changes."""
+    layers = [m for m in module.modules() if isinstance(m, WeightNormConv2d)]
+    for layer in layers:
+        layer.keeping += 1
     try:
-        for layer in layers:
-            layer.kept = {}
         yield
     finally:
         for layer in layers:
-            layer.kept = None
+            layer.keeping -= 1
+            if not layer.keeping:
+                layer.kept = None
 
 
 def conv(in_channels: int, out_channels: int, kernel: int, stride: int = 1, *, bias: bool = False) -> nn.Conv2d:

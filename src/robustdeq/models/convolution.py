@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from robustdeq.models.winograd import ROWS_KEPT, TiledKernel, Transform, convolve_tiled, worth_tiling
+from robustdeq.models.winograd import TiledKernel, Transform, convolve_tiled, worth_tiling
 
 Kernel = Tensor | TiledKernel
 """What `convolve` takes."""
@@ -26,17 +26,16 @@ def convolve(x: Tensor, weight: Kernel) -> Tensor:
     return F.conv2d(x, weight, padding=weight.shape[-1] // 2)
 
 
-def for_maps(weight: Tensor, height: int, width: int, *, kept: Transform | None = None) -> Kernel:
+def for_maps(weight: Tensor, height: int, width: int, transform: Transform | None = None) -> Kernel:
     """A kernel for maps of one size: a 3x3 one on at most 2x2 pixels becomes a matrix, wide ones are tiled.
 
     On 2x2 pixels every one is a neighbour of every other, so the matrix has no zeros, and fewer entries than the
-    convolution has products. Rows and columns are ordered (h, w, channel). `kept` is the transform of this weight that
-    passes share, if they do.
+    convolution has products. Rows and columns are ordered (h, w, channel). `transform` is this weight's, if known.
     """
     if weight.shape[-1] != 3:
         return weight
     if worth_tiling(weight, height, width):
-        return TiledKernel(weight, Transform(weight)) if kept is None else TiledKernel(weight, kept, ROWS_KEPT)
+        return TiledKernel(weight, transform or Transform(weight))
     if max(height, width) > 2:
         return weight
     taps = _pixels(weight)  # (out, 3, 3, in)

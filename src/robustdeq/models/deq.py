@@ -217,7 +217,10 @@ class DEQ(Pretrained, DynamicPredictor):
 
     @contextmanager
     def constant_parts(self) -> Iterator[None]:
-        """Inside, passes go through the copies of `input_parts`: for many passes in eval mode with constant weights."""
+        """Inside, passes go through the copies of `input_parts`: for many passes in eval mode with constant weights.
+
+        They stand in the place of encoder and head, so `state_dict()` is not the model's own there.
+        """
         own = self.encoder, self.head
         self.encoder, self.head = self.input_parts()
         try:

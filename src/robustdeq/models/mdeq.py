@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from itertools import pairwise
 from typing import Any
@@ -106,6 +107,12 @@ class MDEQ(DEQ):
         self.config = config
         self.architecture = Architecture("mdeq", asdict(config))
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+    @contextmanager
+    def constant_parts(self) -> Iterator[None]:
+        """As of any DEQ; what is compiled stays, because its copies would not be."""
+        with super().constant_parts() if self.dynamics.eager else nullcontext():
+            yield
 
     def input_parts(self) -> tuple[nn.Module, nn.Module]:
         """Copies with BatchNorm folded into the convolutions."""

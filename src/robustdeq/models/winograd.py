@@ -3,29 +3,26 @@
 A 4x4 tile of the result depends on a 6x6 patch d of the input. With A, B and G of the Cook-Toom algorithm
 y = A [(G w G^T) * (B d B^T)] A^T, where * is elementwise over the patch and a product of matrices over channels: for
 all tiles at once 36 products (tiles x c_in) (c_in x c_out) take the place of 144. The evaluation points are 0,
-+-sqrt 2, +-1/sqrt 2 and infinity: rounding errors are about twice those of the direct sum (with the usual 0, +-1, +-2
-they are ten times), and the points are their own inverses, so that the transformed kernel serves the convolution with
++-sqrt 2, +-1/sqrt 2 and infinity: rounding errors are about twice those of the direct sum, half of what they are with
+the usual 0, +-1, +-2, and the set is closed under inversion, so that the transformed kernel serves the convolution with
 the flipped kernel too, which is the gradient of the input.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.nn.grad import conv2d_input, conv2d_weight
+from torch.nn.grad import conv2d_input
 
 TILE, PATCH = 4, 6
 GAIN = 2.4
 """How many times fewer multiply-adds, transforms included, make up for the passes over memory (measured)."""
-ROWS = 32
-"""Fewer tiles than this do not make up for transforming the kernel."""
-ROWS_KEPT = 8
-"""The same where many passes share the transformed kernel: it has four times the entries, and is read every time."""
+ROWS = 8
+"""With fewer tiles a product is bound by reading the transformed kernel, which has four times the entries."""
 CHUNK = 1 << 21
 """Bytes of transformed patches at a time: what stays in a cache."""
 
@@ -41,9 +38,10 @@ class Transform:
         """It."""
         if self._value is None:
             c_out, c_in = self._weight.shape[:2]
-            with torch.inference_mode(False), torch.no_grad():  # may outlive an inference-mode caller
+            # may outlive a caller in inference mode or under autocast
+            with torch.inference_mode(False), torch.no_grad(), torch.autocast("cpu", enabled=False):
                 taps = self._weight.permute(2, 3, 1, 0).reshape(9, c_in * c_out)
-                self._value = (_matrices(taps.dtype).kernel @ taps).view(-1, c_in, c_out)
+                self._value = (_MATRICES[taps.dtype].kernel @ taps).view(-1, c_in, c_out)
         return self._value
 
 
@@ -53,28 +51,31 @@ class TiledKernel:
 
     weight: Tensor
     transform: Transform
-    rows: int = ROWS
-    """Fewer tiles than this are convolved directly."""
 
 
 def worth_tiling(weight: Tensor, height: int, width: int) -> bool:
-    """Whether convolutions of large enough batches of maps of this size, or their gradients, gain by tiles.
+    """Whether convolutions of large enough batches of maps of this size, and their gradients, gain by tiles.
 
     On other devices than the CPU the library chooses such algorithms by itself.
     """
-    c_out, c_in = weight.shape[:2]
     fits = height % TILE == 0 and width % TILE == 0 and height > 0 and width > 0
-    if not fits or weight.device.type != "cpu" or weight.dtype not in (torch.float32, torch.float64):
+    if not fits or weight.device.type != "cpu" or weight.dtype not in _MATRICES:
         return False
+    c_out, c_in = weight.shape[:2]
     tiles = height * width // TILE**2
-    return _gains(c_in, c_out, tiles) or _gains(c_out, c_in, tiles)
+    return _gains(c_in, c_out, tiles) and _gains(c_out, c_in, tiles)
 
 
 def convolve_tiled(x: Tensor, kernel: TiledKernel) -> Tensor:
-    """Same-size convolution, by tiles where that is faster."""
-    tiles = x.shape[2] * x.shape[3] // TILE**2
-    plain = torch.compiler.is_compiling() or torch.is_autocast_enabled(x.device.type) or x.dtype != kernel.weight.dtype
-    if plain or len(x) * tiles < kernel.rows:
+    """Same-size convolution, by tiles where that is faster; never where the kernel is to be differentiated."""
+    direct = (
+        len(x) * x.shape[2] * x.shape[3] < ROWS * TILE**2
+        or (torch.is_grad_enabled() and kernel.weight.requires_grad)
+        or torch.compiler.is_compiling()
+        or torch.is_autocast_enabled("cpu")
+        or x.dtype != kernel.weight.dtype
+    )
+    if direct:
         return F.conv2d(x, kernel.weight, padding=1)
     result: Tensor = _Convolution.apply(x, kernel.weight, kernel.transform)
     return result
@@ -87,30 +88,24 @@ def _gains(c_in: int, c_out: int, tiles: int) -> bool:
 
 
 class _Convolution(torch.autograd.Function):
-    """The convolution; its first gradients are computed as fast as it is, further ones by PyTorch."""
+    """The convolution with a constant kernel; a gradient that is itself differentiated is PyTorch's."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, transform: Transform) -> Tensor:
-        ctx.save_for_backward(x if ctx.needs_input_grad[1] else None, weight)
+    def forward(x: Tensor, weight: Tensor, transform: Transform) -> Tensor:
+        return _by_tiles(x, transform(), _MATRICES[x.dtype].forward)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Transform], output: Tensor) -> None:
+        x, weight, transform = inputs
+        ctx.save_for_backward(weight)
         ctx.shape, ctx.transform = x.shape, transform
-        c_out, c_in = weight.shape[:2]
-        if not _gains(c_in, c_out, x.shape[2] * x.shape[3] // TILE**2):
-            return F.conv2d(x, weight, padding=1)
-        return _by_tiles(x, transform(), _matrices(x.dtype).forward)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
-        x, weight = ctx.saved_tensors
-        c_out, c_in = weight.shape[:2]
-        for_x = for_weight = None
-        if ctx.needs_input_grad[0]:
-            if torch.is_grad_enabled() or not _gains(c_out, c_in, grad.shape[2] * grad.shape[3] // TILE**2):
-                for_x = conv2d_input(ctx.shape, weight, grad, padding=1)
-            else:
-                for_x = _by_tiles(grad, ctx.transform().mT, _matrices(grad.dtype).flipped)
-        if ctx.needs_input_grad[1]:
-            for_weight = conv2d_weight(x, weight.shape, grad, padding=1)
-        return for_x, for_weight, None
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        if torch.is_grad_enabled() or torch.is_autocast_enabled("cpu"):
+            (weight,) = ctx.saved_tensors
+            return conv2d_input(ctx.shape, weight, grad, padding=1), None, None
+        return _by_tiles(grad, ctx.transform().mT, _MATRICES[grad.dtype].flipped), None, None
 
 
 def _by_tiles(x: Tensor, kernel: Tensor, sides: _Sides) -> Tensor:
@@ -160,33 +155,31 @@ class _Matrices:
     """For the convolution with the flipped kernel: G flip(w) is G w at the inverse points, times their squares."""
 
 
-@cache
 def _matrices(dtype: torch.dtype) -> _Matrices:
     root = 2**0.5
-    points = [0.0, root, -root, 1 / root, -1 / root]
+    points = torch.tensor([0.0, root, -root, 1 / root, -1 / root], dtype=torch.float64, device="cpu")
     inverse = [5, 3, 4, 1, 2, 0]  # infinity is the last
-    squares = [1.0, 2.0, 2.0, 0.5, 0.5, 1.0]
-    with torch.inference_mode(False), torch.no_grad():
+    squares = torch.tensor([1.0, 2.0, 2.0, 0.5, 0.5, 1.0], dtype=torch.float64, device="cpu")
 
-        def powers(count: int) -> Tensor:
-            finite = torch.tensor(points, dtype=torch.float64)[:, None] ** torch.arange(count)
-            leading = F.one_hot(torch.tensor([count - 1]), count)
-            return torch.cat([finite, leading.double()])
+    def powers(count: int) -> Tensor:
+        finite = points[:, None] ** torch.arange(count, device="cpu")
+        leading = torch.arange(count, device="cpu") == count - 1
+        return torch.cat([finite, leading[None].double()])
 
-        a, b, g = powers(TILE).mT, torch.linalg.inv(powers(PATCH)).mT, powers(3)
-        scaled = a * torch.tensor(squares, dtype=torch.float64)
-        return _Matrices(_twice(g).to(dtype), _sides(a, b, dtype), _sides(scaled[:, inverse], b[inverse], dtype))
+    a, b, g = powers(TILE).mT, torch.linalg.inv(powers(PATCH)).mT, powers(3)
+    flipped = _sides((a * squares)[:, inverse], b[inverse], dtype)
+    return _Matrices(kernel=_twice(g).to(dtype), forward=_sides(a, b, dtype), flipped=flipped)
 
 
 def _sides(a: Tensor, b: Tensor, dtype: torch.dtype) -> _Sides:
-    inner = range(1, PATCH - 1)
-    return _Sides(
-        input=_twice(b).to(dtype),
-        lone=_twice(b[:, list(inner)]).to(dtype),
-        output=_twice(a).to(dtype),
-    )
+    return _Sides(input=_twice(b).to(dtype), lone=_twice(b[:, 1:-1]).to(dtype), output=_twice(a).to(dtype))
 
 
 def _twice(matrix: Tensor) -> Tensor:
     """For both axes of a map at once."""
     return torch.kron(matrix.contiguous(), matrix.contiguous())
+
+
+# at import, whatever mode the first convolution runs in
+with torch.inference_mode(False), torch.no_grad():
+    _MATRICES = {dtype: _matrices(dtype) for dtype in (torch.float32, torch.float64)}

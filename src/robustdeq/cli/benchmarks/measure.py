@@ -93,7 +93,7 @@ def _forward(func: Any, args: tuple[Any, ...], result: Any) -> int:
     if func is torch.ops.aten.mm.default:
         return int(result.numel() * args[0].shape[1])
     if func is torch.ops.aten.bmm.default and min(*args[0].shape[1:], args[1].shape[2]) > 1:
-        return int(result.numel() * args[0].shape[2])  # tiles; a solver's products have a single row or column
+        return int(result.numel() * args[0].shape[2])  # tiles; Broyden's products have a single row or column
     return 0
 
 
