@@ -125,3 +125,12 @@ def test_budgets_may_be_fractions(written, value):
 def test_what_is_no_budget_is_called_by_its_name(written):
     with pytest.raises(ValueError, match="--eps must be a number or a fraction such as 8/255"):
         number(written, "--eps")
+
+
+@pytest.mark.parametrize("threat", [Linf(0.1), L2(0.5)], ids=repr)
+def test_no_images_are_no_error(threat):
+    none = torch.rand(0, 3, 4, 4)
+    assert threat.distance(none, none).shape == (0,)
+    assert threat.contains(none, none).shape == (0,)
+    for moved in (threat.project(none, none), threat.ascent(none)):
+        assert moved.shape == none.shape

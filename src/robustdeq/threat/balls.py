@@ -46,7 +46,7 @@ class Threat(ABC):
     def contains(self, x: Tensor, origin: Tensor, *, tolerance: float = 1e-6) -> Tensor:
         """Per image: inside the ball and [0, 1], up to rounding."""
         inside = self.distance(x, origin) <= self.eps + tolerance
-        pixels = x.reshape(len(x), -1)
+        pixels = x.flatten(1)
         return inside & (pixels.amin(1) >= -tolerance) & (pixels.amax(1) <= 1 + tolerance)
 
 
@@ -73,7 +73,7 @@ class Linf(Threat):
 
     def distance(self, x: Tensor, origin: Tensor) -> Tensor:
         """The largest change of a pixel."""
-        return (x - origin).reshape(len(x), -1).abs().amax(1)
+        return (x - origin).flatten(1).abs().amax(1)
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class L2(Threat):
     def ascent(self, gradient: Tensor) -> Tensor:
         """The normalised gradient."""
         tiny = torch.finfo(gradient.dtype).tiny
-        largest = gradient.reshape(len(gradient), -1).abs().amax(1).reshape(-1, *[1] * (gradient.ndim - 1))
+        largest = gradient.flatten(1).abs().amax(1).reshape(-1, *[1] * (gradient.ndim - 1))
         scaled = gradient / largest.clamp_min(tiny)  # squares of the tiny gradients of confident predictions are zero
         return scaled / _norm(scaled).clamp_min(tiny)
 
@@ -107,7 +107,7 @@ class L2(Threat):
 
 def _norm(x: Tensor) -> Tensor:
     """Per image, shaped to divide x."""
-    return torch.linalg.vector_norm(x.reshape(len(x), -1), dim=1).reshape(-1, *[1] * (x.ndim - 1))
+    return torch.linalg.vector_norm(x.flatten(1), dim=1).reshape(-1, *[1] * (x.ndim - 1))
 
 
 def _uniform(x: Tensor, generator: torch.Generator) -> Tensor:
