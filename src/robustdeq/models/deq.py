@@ -99,6 +99,7 @@ class DEQ(Pretrained, DynamicPredictor):
         gradient: GradientPolicy | None = None,
         generator: torch.Generator | None = None,
         record: bool = False,
+        ordered: bool = True,
     ) -> ForwardPass:
         """A forward pass with its solver state, under other settings than the model's own where given.
 
@@ -109,9 +110,12 @@ class DEQ(Pretrained, DynamicPredictor):
             gradient: How it is differentiated.
             generator: Source of what is drawn once per pass (dropout masks); PyTorch's default one if not given.
             record: Keep the trajectory.
+            ordered: The entries of states lie as the dynamics say; if not, in whatever order is fastest, for callers
+                who read logits alone.
         """
         gradient = self.gradient if gradient is None else gradient
         f, z0 = self.begin(x, generator=generator)
+        f = f if ordered else f.reordered()
         with nullcontext() if gradient.differentiates_solver else torch.no_grad():
             # the last iterate is read as it is, whatever its residual: evaluating f there would be for nothing
             judge_last = (readout or self.readout) != "last" or record or gradient.needs_inverse

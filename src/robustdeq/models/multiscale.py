@@ -200,10 +200,14 @@ class BoundMDEQ(BoundDynamics):
     With grad mode on, calls share the graph of the effective weights: what they compute is meant for one `.backward()`.
     """
 
-    def __init__(self, dynamics: MDEQDynamics, u: Tensor, masks: list[Tensor] | None) -> None:
+    def __init__(
+        self, dynamics: MDEQDynamics, u: Tensor, masks: list[Tensor] | None, *, channels_last: bool = False
+    ) -> None:
         self.dynamics = dynamics
         self.u = u
         self.masks = masks
+        self.channels_last = channels_last
+        """Each scale of the flat state is (H, W, C), as its map lies in memory, instead of (C, H, W)."""
         self.shapes = dynamics.shapes(u)
         self._weights: dict[bool, Weights] = {}
 
@@ -221,7 +225,8 @@ class BoundMDEQ(BoundDynamics):
 
     def inject(self, h: _Prepared, u: Tensor) -> Tensor:
         """The rest of f, flat."""
-        return torch.cat([m.flatten(1) for m in self.inject_unpacked(h, u)], 1)
+        maps = self.inject_unpacked(h, u)
+        return torch.cat([(m.permute(0, 2, 3, 1) if self.channels_last else m).flatten(1) for m in maps], 1)
 
     def inject_unpacked(self, h: _Prepared, u: Tensor) -> list[Tensor]:
         """The rest of f, one map per scale, without the detour over the flat state."""
@@ -229,13 +234,25 @@ class BoundMDEQ(BoundDynamics):
 
     def rebind(self, u: Tensor) -> BoundMDEQ:
         """The same masks and weights with another injection."""
-        bound = BoundMDEQ(self.dynamics, u, self.masks)
+        return self._copy(u, self.channels_last)
+
+    def reordered(self) -> BoundMDEQ:
+        """The same pass over states whose scales are (H, W, C)."""
+        return self._copy(self.u, True)
+
+    def _copy(self, u: Tensor, channels_last: bool) -> BoundMDEQ:
+        bound = BoundMDEQ(self.dynamics, u, self.masks, channels_last=channels_last)
         bound._weights = self._weights
         return bound
 
     def unpack(self, z: Tensor) -> list[Tensor]:
         """The flat state as one map per scale."""
         parts = z.split([prod(s) for s in self.shapes], 1)
+        if self.channels_last:
+            return [
+                part.unflatten(1, (h, w, c)).permute(0, 3, 1, 2)
+                for part, (c, h, w) in zip(parts, self.shapes, strict=True)
+            ]
         return [part.unflatten(1, shape) for part, shape in zip(parts, self.shapes, strict=True)]
 
     def _effective_weights(self) -> Weights:

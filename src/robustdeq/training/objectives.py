@@ -70,7 +70,11 @@ class Objective(ABC):
             steps = max(1, steps + draws.integer("depth.jitter", -2, 1))
         depth = self.states.depth(steps, draws, name)
         result = model.run(
-            x, max_steps=depth.max_steps, readout=depth.readout, generator=draws.own_generator(f"dropout.{name}")
+            x,
+            max_steps=depth.max_steps,
+            readout=depth.readout,
+            generator=draws.own_generator(f"dropout.{name}"),
+            ordered=penalty is not None,  # its probes are drawn entry by entry
         )
         if penalty is None:
             return result.logits, None
