@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -87,40 +88,34 @@ def _limits(r: dict[str, Any]) -> str:
     return f"{r['model']}, {r['name']}: in multiply-adds {counted}; in time, ours at the machine's peak: {at_peak}"
 
 
+COLUMNS: dict[str, tuple[str, Callable[[Any], str], str]] = {
+    "model": ("model", str, ""),
+    "what": ("name", str, ""),
+    "batch": ("batch", str, ""),
+    "ours": ("ours", lambda seconds: f"{seconds * 1e3:.3f}", ""),
+    "plain": ("plain", lambda seconds: f"{seconds * 1e3:.3f}", ""),
+    "speedup": ("speedup", lambda ratio: f"{ratio:.2f}x", "of the least times"),
+    "by round": ("speedup_quartiles", lambda q: f"{q[0]:.2f}-{q[2]:.2f}", "the middle half of single rounds' speedups"),
+    "MMAC": ("macs", lambda macs: f"{macs / 1e6:.1f}", "million multiply-adds per image"),
+    "of convs": ("fraction_of_its_convolutions", "{:.0%}".format, "rate of f over that of its convolutions alone"),
+    "of peak": (
+        "fraction_of_peak",
+        "{:.0%}".format,
+        "over this machine's best convolution rate (of f in direct multiply-adds, of which tiles take fewer)",
+    ),
+    "/(N+1)f": ("cost_over_f", "{:.2f}".format, "solve over N+1 evaluations of f"),
+    "/undefended": ("over_undefended", "{:.2f}x".format, "over the undefended prediction at the same state"),
+}
+"""Of the table: the field of a record, how it is written, what it means."""
+
+
 def _table(records: list[dict[str, Any]]) -> Table:
+    """The columns that some record has."""
+    shown = {name: column for name, column in COLUMNS.items() if any(column[0] in r for r in records)}
     table = Table(title="milliseconds per image; speedup = plain / ours", box=box.SIMPLE)
-    for column in (
-        "model",
-        "what",
-        "batch",
-        "ours",
-        "plain",
-        "speedup",
-        "MMAC",
-        "of convs",
-        "of peak",
-        "/(N+1)f",
-        "/undefended",
-    ):
-        table.add_column(column, justify="left" if column in ("model", "what") else "right")
+    for name in shown:
+        table.add_column(name, justify="left" if name in ("model", "what") else "right")
     for r in records:
-        table.add_row(
-            r["model"],
-            r["name"],
-            str(r["batch"]),
-            f"{r['ours'] * 1e3:.3f}",
-            f"{r['plain'] * 1e3:.3f}",
-            f"{r['speedup']:.2f}x",
-            f"{r['macs'] / 1e6:.1f}" if "macs" in r else "",
-            f"{r['fraction_of_its_convolutions']:.0%}" if "macs" in r else "",
-            f"{r['fraction_of_peak']:.0%}" if "fraction_of_peak" in r else "",
-            f"{r['cost_over_f']:.2f}" if "cost_over_f" in r else "",
-            f"{r['over_undefended']:.2f}x" if "over_undefended" in r else "",
-        )
-    table.caption = (
-        "MMAC: million multiply-adds per image; of convs: rate of f over that of its convolutions alone; "
-        "of peak: over this machine's best convolution rate (of f in direct multiply-adds, of which tiles take fewer); "
-        "/(N+1)f: solve over N+1 evaluations of f; "
-        "/undefended: over the undefended prediction at the same state"
-    )
+        table.add_row(*(write(r[field]) if field in r else "" for field, write, _ in shown.values()))
+    table.caption = "; ".join(f"{name}: {meaning}" for name, (_, _, meaning) in shown.items() if meaning)
     return table

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from robustdeq import EarlyState, EntropyReduction, create_model
-from robustdeq.cli.benchmarks.measure import arithmetic, best_times, multiply_adds, peak_rate
+from robustdeq.cli.benchmarks.measure import arithmetic, beside_plain, multiply_adds, peak_rate, times
 from robustdeq.models import MDEQ
 from robustdeq.plain import default_layout, defended_mdeq
 
@@ -39,14 +39,13 @@ def _one(name: str, batch: int, rounds: int, peak: float, say: Callable[[str], N
         plain = partial(defended_mdeq, other, x, every=every, steps=steps, tol=0.0, judge_last=False)
         main = not records
         what = f"{name}: T_f = {every}, R = {steps}, batch {batch}, setting {len(records) + 1} of {1 + len(GRID)}"
-        taken = best_times(rounds if main else max(1, rounds // 3), ours, plain, undefended, say=say, what=what)
+        by_round = times(rounds if main else max(1, rounds // 3), ours, plain, undefended, say=say, what=what)
+        taken = [min(each) for each in by_round]
         record: dict[str, Any] = {
             "name": f"defended T_f={every} R={steps}" + ("" if main else ", grid"),
             "model": name,
             "batch": batch,
-            "ours": taken[0] / batch,
-            "plain": taken[1] / batch,
-            "speedup": taken[1] / taken[0],
+            **beside_plain(by_round[0], by_round[1], batch),
             "over_undefended": taken[0] / taken[2],
             "samples_per_second": batch / taken[0],
         }

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from statistics import quantiles
 from typing import Any
 
 import torch
@@ -16,7 +17,12 @@ from robustdeq.cli.clock import left
 
 
 def best_times(rounds: int, *jobs: Callable[[], Any], say: Callable[[str], None], what: str) -> list[float]:
-    """Seconds of each job: the least of `rounds` runs, the jobs taking turns so that a slow phase hits all alike.
+    """Seconds of each job: the least of its times."""
+    return [min(each) for each in times(rounds, *jobs, say=say, what=what)]
+
+
+def times(rounds: int, *jobs: Callable[[], Any], say: Callable[[str], None], what: str) -> list[list[float]]:
+    """Seconds of each job, round by round, the jobs taking turns so that a slow phase hits all alike.
 
     Args:
         rounds: Timed ones; one before them warms up.
@@ -24,7 +30,7 @@ def best_times(rounds: int, *jobs: Callable[[], Any], say: Callable[[str], None]
         say: Told what is measured and how long it will still take, before every job.
         what: The words for that.
     """
-    best = [float("inf")] * len(jobs)
+    taken: list[list[float]] = [[] for _ in jobs]
     began, total = time.perf_counter(), (rounds + 1) * len(jobs)
     for done in range(total):
         say(f"{what}: {done} of {total} runs{left(done, total, time.perf_counter() - began)}")
@@ -32,8 +38,23 @@ def best_times(rounds: int, *jobs: Callable[[], Any], say: Callable[[str], None]
         start = time.perf_counter()
         jobs[i]()
         if round_ > 0:
-            best[i] = min(best[i], time.perf_counter() - start)
-    return best
+            taken[i].append(time.perf_counter() - start)
+    return taken
+
+
+def beside_plain(ours: list[float], plain: list[float], batch: int) -> dict[str, Any]:
+    """The least times per image, their ratio, and how far the ratios of single rounds lie apart.
+
+    Two jobs of a round follow each other, so a slow phase of the machine mostly hits both; the quartiles (lower,
+    median, upper) of these ratios say how much the ratio of the least times is worth.
+    """
+    ratios = [p / o for o, p in zip(ours, plain, strict=True)]
+    return {
+        "ours": min(ours) / batch,
+        "plain": min(plain) / batch,
+        "speedup": min(plain) / min(ours),
+        "speedup_quartiles": quantiles(ratios, method="inclusive") if len(ratios) > 1 else ratios * 3,
+    }
 
 
 @dataclass(frozen=True)

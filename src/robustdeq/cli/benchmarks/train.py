@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from robustdeq import create_model
-from robustdeq.cli.benchmarks.measure import arithmetic, best_times, multiply_adds, peak_rate
+from robustdeq.cli.benchmarks.measure import arithmetic, beside_plain, multiply_adds, peak_rate, times
 from robustdeq.models import MDEQ
 from robustdeq.plain import default_layout
 from robustdeq.plain import training as plain
@@ -67,20 +67,18 @@ def _one(
     macs = [multiply_adds(job) for job in jobs]
     if compiled:
         ours.compile()
-    seconds = best_times(rounds, *jobs, say=say, what=f"{name}: training steps, batch {batch}")
+    taken = times(rounds, *jobs, say=say, what=f"{name}: training steps, batch {batch}")
     return [
         {
             "name": f"{_label(*row)}{', compiled' if compiled else ''}",
             "model": name,
             "batch": batch,
-            "ours": mine / batch,
-            "plain": theirs / batch,
-            "speedup": theirs / mine,
-            "samples_per_second": batch / mine,
+            **beside_plain(mine, theirs, batch),
+            "samples_per_second": batch / min(mine),
             "total_macs": macs[2 * i] / batch,
-            **arithmetic(mine, theirs, (macs[2 * i], macs[2 * i + 1]), peak),
+            **arithmetic(min(mine), min(theirs), (macs[2 * i], macs[2 * i + 1]), peak),
         }
-        for i, (row, mine, theirs) in enumerate(zip(rows, seconds[::2], seconds[1::2], strict=True))
+        for i, (row, mine, theirs) in enumerate(zip(rows, taken[::2], taken[1::2], strict=True))
     ]
 
 
