@@ -95,7 +95,11 @@ COLUMNS: dict[str, tuple[str, Callable[[Any], str], str]] = {
     "ours": ("ours", lambda seconds: f"{seconds * 1e3:.3f}", ""),
     "plain": ("plain", lambda seconds: f"{seconds * 1e3:.3f}", ""),
     "speedup": ("speedup", lambda ratio: f"{ratio:.2f}x", "of the least times"),
-    "by round": ("speedup_quartiles", lambda q: f"{q[0]:.2f}-{q[2]:.2f}", "the middle half of single rounds' speedups"),
+    "by round": (
+        "speedup_quartiles",
+        lambda q: f"{q[1]:.2f} ({q[0]:.2f}-{q[2]:.2f})",
+        "median and middle half of the speedups of single rounds",
+    ),
     "MMAC": ("macs", lambda macs: f"{macs / 1e6:.1f}", "million multiply-adds per image"),
     "of convs": ("fraction_of_its_convolutions", "{:.0%}".format, "rate of f over that of its convolutions alone"),
     "of peak": (

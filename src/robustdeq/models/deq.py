@@ -29,7 +29,7 @@ class ForwardPass:
     state: SolvedState
     """The solver's state it came from."""
     f: BoundDynamics
-    """f(.; u) of this pass."""
+    """f(.; u) of this pass, over states in its order (see `run`)."""
 
 
 class DEQ(Pretrained, DynamicPredictor):
@@ -161,6 +161,7 @@ class DEQ(Pretrained, DynamicPredictor):
     def truncated(self, x: Tensor, *, layers: int = 8, generator: torch.Generator | None = None) -> Tensor:
         """Logits of the weight-tied network of `layers` plain applications of f from z^[0], by ordinary backprop."""
         f, z = self.begin(x, generator=generator)
+        f = f.reordered()
         for _ in range(layers):
             z = f(z)
         logits: Tensor = self.head(f.unpack(z))

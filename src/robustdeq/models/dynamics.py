@@ -32,7 +32,7 @@ class BoundDynamics(ABC):
         """The same pass with another injection."""
 
     def unpack(self, z: Tensor) -> Any:
-        """The state as the head reads it."""
+        """The state as the head reads it; its parts may be views that are not contiguous."""
         return z
 
     def inject_unpacked(self, h: Any, u: Any) -> Any:
@@ -40,7 +40,7 @@ class BoundDynamics(ABC):
         return self.unpack(self.inject(h, u))
 
     def reordered(self) -> BoundDynamics:
-        """The same pass over states whose entries lie in the order that is fastest, whatever it is."""
+        """The same pass over states whose entries lie in the order that is fastest, for whoever reads logits alone."""
         return self
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
@@ -200,14 +201,13 @@ class BoundMDEQ(BoundDynamics):
     With grad mode on, calls share the graph of the effective weights: what they compute is meant for one `.backward()`.
     """
 
-    def __init__(
-        self, dynamics: MDEQDynamics, u: Tensor, masks: list[Tensor] | None, *, channels_last: bool = False
-    ) -> None:
+    channels_last = False
+    """Each scale of the flat state is (H, W, C), as its map lies in memory, instead of (C, H, W)."""
+
+    def __init__(self, dynamics: MDEQDynamics, u: Tensor, masks: list[Tensor] | None) -> None:
         self.dynamics = dynamics
         self.u = u
         self.masks = masks
-        self.channels_last = channels_last
-        """Each scale of the flat state is (H, W, C), as its map lies in memory, instead of (C, H, W)."""
         self.shapes = dynamics.shapes(u)
         self._weights: dict[bool, Weights] = {}
 
@@ -234,15 +234,14 @@ class BoundMDEQ(BoundDynamics):
 
     def rebind(self, u: Tensor) -> BoundMDEQ:
         """The same masks and weights with another injection."""
-        return self._copy(u, self.channels_last)
+        bound = copy.copy(self)
+        bound.u, bound.shapes = u, self.dynamics.shapes(u)
+        return bound
 
     def reordered(self) -> BoundMDEQ:
         """The same pass over states whose scales are (H, W, C)."""
-        return self._copy(self.u, True)
-
-    def _copy(self, u: Tensor, channels_last: bool) -> BoundMDEQ:
-        bound = BoundMDEQ(self.dynamics, u, self.masks, channels_last=channels_last)
-        bound._weights = self._weights
+        bound = copy.copy(self)
+        bound.channels_last = True
         return bound
 
     def unpack(self, z: Tensor) -> list[Tensor]:

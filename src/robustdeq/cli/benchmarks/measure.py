@@ -15,6 +15,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from robustdeq.cli.clock import left
 
+ENOUGH = 4
+"""Rounds, for quartiles to mean something."""
+
 
 def best_times(rounds: int, *jobs: Callable[[], Any], say: Callable[[str], None], what: str) -> list[float]:
     """Seconds of each job: the least of its times."""
@@ -43,18 +46,20 @@ def times(rounds: int, *jobs: Callable[[], Any], say: Callable[[str], None], wha
 
 
 def beside_plain(ours: list[float], plain: list[float], batch: int) -> dict[str, Any]:
-    """The least times per image, their ratio, and how far the ratios of single rounds lie apart.
+    """The least times per image, their ratio, and with enough rounds how far the ratios of single rounds lie apart.
 
     Two jobs of a round follow each other, so a slow phase of the machine mostly hits both; the quartiles (lower,
     median, upper) of these ratios say how much the ratio of the least times is worth.
     """
-    ratios = [p / o for o, p in zip(ours, plain, strict=True)]
-    return {
+    record: dict[str, Any] = {
         "ours": min(ours) / batch,
         "plain": min(plain) / batch,
         "speedup": min(plain) / min(ours),
-        "speedup_quartiles": quantiles(ratios, method="inclusive") if len(ratios) > 1 else ratios * 3,
     }
+    if len(ours) >= ENOUGH:
+        ratios = [p / o for o, p in zip(ours, plain, strict=True)]
+        record["speedup_quartiles"] = quantiles(ratios, method="inclusive")
+    return record
 
 
 @dataclass(frozen=True)
