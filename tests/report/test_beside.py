@@ -1,5 +1,7 @@
 """What suite paper stores beside the deployed predictor: defences that were attacked obliviously, settings, Square."""
 
+import shutil
+
 import pytest
 
 from robustdeq.models.pretrained import shipped
@@ -161,6 +163,15 @@ def test_differences_answer_the_paper_s_questions_where_nothing_else_differs(six
     assert shown[pairs[2]] == ["+0.00", "+10.00", "-", "+10.00"]
     assert shown[pairs[4]] == ["+0.00", "+20.00", "-", "+40.00"]
     assert shown[resnet, "resnet", "rand"] == ["+10.00", "+20.00", "+0.00", "+20.00"]
+
+
+def test_no_union_is_compared_where_one_side_alone_faced_autoattack(six, tmp_path):
+    shutil.copytree(six / "rand", tmp_path / "rand")
+    direct = {"specs": attack("pgd-direct", "ready"), "model": RESNET_TINY, "dynamic": False}
+    make_store(tmp_path / "resnet", {"pgd-direct": [1, 2, 3, 4]}, wrong=2, **direct)
+    rows = [r for r in records(tmp_path, "differences") if r["without"].startswith("resnet")]
+    assert len(rows) == 2  # beside the model and its defence, which was shown the images of AutoAttack
+    assert all((r["PGD"] != "-", r["AA"], r["union"]) == (True, "-", "-") for r in rows)
 
 
 def test_of_stores_of_the_same_two_predictors_the_pair_that_says_most_is_shown(tmp_path):

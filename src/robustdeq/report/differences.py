@@ -42,7 +42,8 @@ def differences(results: list[Result]) -> Table:
         "same recipe may differ by more.",
         "clean, PGD and AA as in Table 1, each under its own attacks. union: over the attacks that both have by name; "
         "without such (a ResNet has none of the intermediate states) each over its own, which favours the one with "
-        "fewer. oblivious: shown only images made against the undefended model, which favours the defence. "
+        "fewer, and none is shown if one of them alone has AA. oblivious: shown only images made against the "
+        "undefended model, which favours the defence. "
         "(base): shown only images made against its defence, which favours the base where attacks knew of that.",
         "Of several stores of the same two predictors the pair with the most images is shown, then the one with AA, "
         "then the one with the most attacks.",
@@ -132,11 +133,17 @@ def union(a: Result, b: Result) -> Cell:
     common = shared_attacks(a.store, b.store, [name for name in names[0] if name in names[1]])
     if common:
         names = [common, common]
+    elif _with_aa(a, names[0]) != _with_aa(b, names[1]):
+        return NONE  # AutoAttack on one side alone would decide
     pairs = list(zip((a, b), names, strict=True))
     tried = min(tried_images(r.store, n) for r, n in pairs)
     left, right = (_survived(r, n)[:tried] for r, n in pairs)
     where = f"{_from(a, b)}; the first {tried} images; never broken by {len(names[1])} and {len(names[0])} attacks"
     return points(bootstrap_difference(left, right), where)
+
+
+def _with_aa(r: Result, names: Sequence[str]) -> bool:
+    return any(r.store.manifest["attacks"][name]["is_aa"] for name in names)
 
 
 def _outcomes(r: Result, names: Sequence[str]) -> Outcomes:
