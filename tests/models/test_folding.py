@@ -95,18 +95,6 @@ def test_constant_parts_are_found_inside_defences_and_put_back_after_an_error(mo
     assert (model.encoder, model.head) == own
 
 
-def test_parts_are_copied_once_while_they_are_constant(model):
-    model.eval()
-    with constant_parts(model):
-        copies = model.encoder, model.head
-        assert model.input_parts() == copies
-        with constant_parts(model):
-            assert (model.encoder, model.head) == copies
-        assert (model.encoder, model.head) == copies
-    assert model.input_parts() != copies
-    assert model.input_parts()[0] is not model.encoder
-
-
 def test_a_compiled_resnet_keeps_its_own_parts(monkeypatch):
     model = trained_resnet()
     monkeypatch.setattr(model, "_compiled_call_impl", object())

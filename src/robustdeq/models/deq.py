@@ -48,9 +48,6 @@ class DEQ(Pretrained, DynamicPredictor):
     `solver`, `gradient`, `tol` and `readout` are attributes and may be replaced at any time.
     """
 
-    _constant = False
-    """Inside `constant_parts`."""
-
     def __init__(
         self,
         *,
@@ -220,28 +217,21 @@ class DEQ(Pretrained, DynamicPredictor):
         return logits
 
     def input_parts(self) -> tuple[nn.Module, nn.Module]:
-        """Encoder and head for many passes with constant weights, in eval mode: faster copies, if there are any."""
-        if self._constant:
-            return self.encoder, self.head
-        return self.faster_parts()
-
-    def faster_parts(self) -> tuple[nn.Module, nn.Module]:
-        """What stands in for encoder and head while weights are constant; for subclasses to say."""
+        """Encoder and head for many passes with constant weights, in eval mode; subclasses may return faster copies."""
         return self.encoder, self.head
 
     @contextmanager
     def constant_parts(self) -> Iterator[None]:
-        """Inside, passes go through `input_parts`: for many passes in eval mode with constant weights.
+        """Inside, passes go through the copies of `input_parts`: for many passes in eval mode with constant weights.
 
         They stand in the place of encoder and head, so `state_dict()` is not the model's own there.
         """
-        own = self.encoder, self.head, self._constant
+        own = self.encoder, self.head
         self.encoder, self.head = self.input_parts()
-        self._constant = True
         try:
             yield
         finally:
-            self.encoder, self.head, self._constant = own
+            self.encoder, self.head = own
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """Compile encoder, dynamics and head in place with `torch.compile`; the solver's loop stays as it is."""

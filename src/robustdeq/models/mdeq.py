@@ -114,6 +114,6 @@ class MDEQ(DEQ):
         with super().constant_parts() if self.dynamics.eager else nullcontext():
             yield
 
-    def faster_parts(self) -> tuple[nn.Module, nn.Module]:
+    def input_parts(self) -> tuple[nn.Module, nn.Module]:
         """Copies with BatchNorm folded into the convolutions."""
         return folded(self.encoder), folded(self.head)
