@@ -138,8 +138,7 @@ class Attack(ABC):
             attacked &= ~fooled(logits, y)
         rows = attacked.nonzero().flatten()
         if len(rows) > 0:
-            with oracle.hastened():  # the search alone: the predictor itself is the judge
-                images[rows] = self.contained(batch.part(rows))
+            images[rows] = self.contained(batch.part(rows))
         if logits is None:
             logits = batch.deployed(images, batch.all_rows)
         elif len(rows) > 0:

@@ -16,18 +16,11 @@ Module = TypeVar("Module", bound=nn.Module)
 
 
 def folded(module: Module) -> Module:
-    """A copy in eval mode, for inference and gradients of the input, in which every BatchNorm has been folded.
-
-    Known are those that follow a convolution in a sequence, those of `Bottleneck`, and the pairs that a module names in
-    `folds`.
-    """
+    """A copy in eval mode, for inference and gradients of the input, in which every BatchNorm has been folded."""
     result = copy.deepcopy(module).eval().requires_grad_(False)
     for part in list(result.modules()):
         if isinstance(part, nn.Sequential):
             _fold_sequence(part)
-        for conv, bn in getattr(part, "folds", ()):
-            setattr(part, conv, _fused(getattr(part, conv), getattr(part, bn)))
-            setattr(part, bn, nn.Identity())
     for part in list(result.modules()):
         for name, child in part.named_children():
             if isinstance(child, Bottleneck):

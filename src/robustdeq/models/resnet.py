@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import ClassVar
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
@@ -12,14 +10,11 @@ from torch import Tensor, nn
 
 from robustdeq.models.blocks import pooled
 from robustdeq.models.checks import check_channels, check_images
-from robustdeq.models.folding import folded
 from robustdeq.models.pretrained import Architecture, Pretrained
 
 
 class BasicBlock(nn.Module):
     """Two 3x3 convolutions with BatchNorm and a shortcut (He et al. 2016)."""
-
-    folds: ClassVar = (("conv1", "bn1"), ("conv2", "bn2"))
 
     def __init__(self, in_channels: int, channels: int, stride: int) -> None:
         super().__init__()
@@ -44,8 +39,6 @@ class ResNet(Pretrained, nn.Module):
 
     The defaults are ResNet-18 (11.2 M parameters).
     """
-
-    folds: ClassVar = (("conv1", "bn1"),)
 
     def __init__(
         self,
@@ -86,20 +79,3 @@ class ResNet(Pretrained, nn.Module):
         y = F.relu_(self.bn1(self.conv1(x.contiguous(memory_format=torch.channels_last))))
         logits: Tensor = self.linear(pooled(self.blocks(y)))
         return logits
-
-    @contextmanager
-    def constant_parts(self) -> Iterator[None]:
-        """Inside, passes go through copies with BatchNorm folded: for many passes in eval mode with constant weights.
-
-        They stand in the place of its own parts, so `state_dict()` is not the model's own there. What is compiled
-        stays, because its copies would not be.
-        """
-        if self._compiled_call_impl is not None:
-            yield
-            return
-        own, copy = (self.conv1, self.bn1, self.blocks), folded(self)
-        self.conv1, self.bn1, self.blocks = copy.conv1, copy.bn1, copy.blocks
-        try:
-            yield
-        finally:
-            self.conv1, self.bn1, self.blocks = own

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from robustdeq.models import DEQ
 from robustdeq.models.blocks import constant_weights
-from robustdeq.models.modes import attacking, constant_parts
+from robustdeq.models.modes import attacking
 from robustdeq.solve import jacobian_penalty
 from robustdeq.threat import Linf, Threat, cross_entropy, kl
 from robustdeq.training.draws import Draws
@@ -166,7 +166,7 @@ class TRADES(Objective):
 @contextmanager
 def _searching(model: nn.Module) -> Iterator[None]:
     """Eval mode, only images are differentiated, and what depends on the weights alone is computed once."""
-    with attacking(model), constant_parts(model):
+    with attacking(model), model.constant_parts() if isinstance(model, DEQ) else nullcontext():
         yield
 
 

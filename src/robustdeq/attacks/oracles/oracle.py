@@ -11,7 +11,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from robustdeq.models.modes import attacking, constant_parts
+from robustdeq.models.modes import attacking
 from robustdeq.models.straight import straight_through
 
 Values = Literal["surrogate", "deployed"]
@@ -83,10 +83,6 @@ class Oracle(ABC):
         """Eval mode and no gradients for parameters, put back afterwards."""
         return attacking(self.target) if isinstance(self.target, nn.Module) else nullcontext()
 
-    def hastened(self) -> AbstractContextManager[Any]:
-        """What depends on the weights alone is computed once: for the many passes of a search, inside `prepared`."""
-        return constant_parts(self.target) if isinstance(self.target, nn.Module) else nullcontext()
-
 
 @dataclass(frozen=True, eq=False)
 class Direct(Oracle):
@@ -136,7 +132,3 @@ class SurrogateAlone(Oracle):
     def prepared(self) -> AbstractContextManager[Any]:
         """As the other."""
         return self.oracle.prepared()
-
-    def hastened(self) -> AbstractContextManager[Any]:
-        """As the other."""
-        return self.oracle.hastened()
