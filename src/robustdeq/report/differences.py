@@ -143,7 +143,7 @@ def union(a: Result, b: Result) -> Cell:
 
 
 def _with_aa(r: Result, names: Sequence[str]) -> bool:
-    return any(r.store.manifest["attacks"][name]["is_aa"] for name in names)
+    return any(r.store.manifest["attacks"][name]["attack"] == "autoattack" for name in names)
 
 
 def _outcomes(r: Result, names: Sequence[str]) -> Outcomes:
