@@ -44,6 +44,7 @@ def make_store(
     saves=(),
     depth=2,
     switches=(),
+    seed=None,
 ):
     """A store in which the first `wrong` images are misclassified, and an attack breaks the images `broken[name]`.
 
@@ -79,6 +80,7 @@ def make_store(
                     "objective": objective,
                     "states": states,
                     "classes": list("0123456789"),
+                    **({} if seed is None else {"seed": seed}),
                 },
                 "config": predictors["deployed"]["config"],
             },

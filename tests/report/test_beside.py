@@ -71,8 +71,28 @@ def test_a_defence_with_a_grid_of_its_own_is_not_shown_obliviously_too(tmp_path)
     oblivious = ["plain", "plain (entropy-paper, oblivious)", "plain (entropy-released, oblivious)"]
     two_attacks(tmp_path / "defended", defended=True)
     assert [r["store"] for r in records(tmp_path, "table-1")] == ["defended", *oblivious]  # it has a part of the grid
+    two_attacks(tmp_path / "plain", also=MAIN, whole=True)
     two_attacks(tmp_path / "defended", defended=True, whole=True)
     assert [r["store"] for r in records(tmp_path, "table-1")] == ["defended", oblivious[0], oblivious[2]]
+
+
+def test_a_part_of_the_grid_stands_apart_from_whole_grids(tmp_path):
+    two_attacks(tmp_path / "part")
+    assert [r["store"] for r in records(tmp_path, "table-1")] == ["part"]  # it is all there is
+    two_attacks(tmp_path / "whole", whole=True)
+    for table in ("table-1", "table-6-7", "table-8", "states"):
+        assert {r["store"] for r in records(tmp_path, table)} == {"whole"}
+    assert [r["store"] for r in records(tmp_path, "table-1-in-part")] == ["part"]
+    assert {r["store"] for r in records(tmp_path, "table-2")} == {"part", "whole"}
+    figures = [f.name for f in make_figures(find_sources([tmp_path])) if "figure-2" in f.name]
+    assert figures == ["figure-2-whole"]
+
+
+def test_a_part_of_the_grid_with_autoattack_is_a_row_of_table_1(tmp_path):
+    two_attacks(tmp_path / "whole", whole=True)
+    specs = grid_attack(1, 3, 0.5) | attack("aa", "autoattack", attack="autoattack", options={})
+    make_store(tmp_path / "part", {name: [1] for name in specs}, specs=specs)
+    assert [r["store"] for r in records(tmp_path, "table-1")] == ["part", "whole"]
 
 
 def test_table_5_has_every_setting_of_a_store(undefended):

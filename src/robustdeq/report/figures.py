@@ -20,7 +20,7 @@ def make_figures(sources: Sources) -> list[Figure]:
     """Every figure that the results allow."""
     whole = [r for r in sources.results if r.dynamic and not r.store.manifest["union"]]
     attacked = [r for r in whole if not r.oblivious]
-    figures = [figure_2(r) for r in attacked]
+    figures = [figure_2(r) for r in attacked if r in sources.main]
     figures += [figure_3a(whole), figure_3b(whole), figure_3c(attacked)]
     figures += [*map(figure_5, attacked), figure_4(sources.runs)]
     return [figure for figure in figures if figure is not None]

@@ -42,8 +42,13 @@ def minimum(r: Result) -> Cell:
 
 def ready(r: Result) -> Cell:
     """PGD-10 at the final state, oblivious."""
-    names = [name for name in ("pgd-ready", "pgd-direct") if name in r.store.attacks]
-    return under(r, names[0]) if names else NONE
+    name = ready_attack(r)
+    return NONE if name is None else under(r, name)
+
+
+def ready_attack(r: Result) -> str | None:
+    """Its name; without dynamics it is the one PGD-10 there is."""
+    return next((name for name in ("pgd-ready", "pgd-direct") if name in r.store.attacks), None)
 
 
 def autoattack(r: Result) -> Cell:

@@ -92,6 +92,13 @@ class Result:
         return len(self.oblivious_grid) == self.whole_grid and self.complete(self.grid)
 
     @property
+    def aside(self) -> bool:
+        """Whether it was meant for a part of the grid and no AutoAttack: an ablation, none of the paper's rows."""
+        configs = self.store.manifest["attacks"].values()
+        part = self.dynamic and 0 < len(self.oblivious_grid) < self.whole_grid
+        return part and not any(config["is_aa"] for config in configs)
+
+    @property
     def minimum_attacks(self) -> list[str]:
         """What the paper takes the minimum over."""
         return self.grid if self.dynamic else metrics.minimum_attacks(self.store)
@@ -263,6 +270,16 @@ class Sources:
 
     results: list[Result]
     runs: list[Run]
+
+    @cached_property
+    def main(self) -> list[Result]:
+        """Without those that stand aside, if any other has a whole grid."""
+        return [r for r in self.results if not r.aside] if any(r.whole for r in self.results) else self.results
+
+    @property
+    def aside(self) -> list[Result]:
+        """The rest."""
+        return [r for r in self.results if r not in self.main]
 
 
 def find_sources(folders: Sequence[str | Path]) -> Sources:

@@ -46,6 +46,7 @@ class Table:
 
 
 NONE = Cell("-", "none")
+APART = "Numbers of the paper in brackets are not comparable with ours beside them; the last column says why."
 
 
 def share(value: Share, where: str) -> Cell:

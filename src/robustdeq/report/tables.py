@@ -9,7 +9,6 @@ from typing import Any
 import polars as pl
 
 from robustdeq.evaluation import metrics
-from robustdeq.evaluation.metrics import IncompleteError
 from robustdeq.evaluation.statistics import Difference, Share
 from robustdeq.report import paper
 from robustdeq.report.differences import differences
@@ -26,14 +25,15 @@ from robustdeq.report.numbers import (
     union_of_all,
     who,
 )
+from robustdeq.report.seeds import seeds
 from robustdeq.report.sources import Result, Sources, budget
-from robustdeq.report.table import NONE, Cell, Table, bound, number, points, published, share
+from robustdeq.report.table import APART, NONE, Cell, Table, number, points, published, share
+from robustdeq.report.transfer import table_3
 
 Say = Callable[[str], None]
 WHO = ("store", "training", "method")
 PAIRS = tuple(paper.TABLE_4["pgd"])
 TABLE_1 = ("clean", "PGD", "AA", "PGD, AA", "union", "paper: clean", "paper: PGD", "paper: AA", "comparable")
-APART = "Numbers of the paper in brackets are not comparable with ours beside them; the last column says why."
 BOUND = (
     "<= marks an upper bound: attacks of that store are unfinished and may lower the number. What is missing stands at "
     "the end, with the command that goes on."
@@ -51,24 +51,36 @@ def silent(words: str) -> None:
 
 def make_tables(sources: Sources, say: Say = silent) -> list[Table]:
     """Every table that the results allow."""
-    makers: list[Callable[[list[Result]], Table | None]] = [
-        table_1,
-        table_2,
-        table_3,
-        table_4,
-        table_5,
-        tables_6_and_7,
-        table_8,
-        states,
-        differences,
-        audits,
-        every_attack,
+    everything, main = sources.results, sources.main
+    makers: list[tuple[Callable[[list[Result]], Table | None], list[Result]]] = [
+        (table_1, main),
+        (table_1_in_part, sources.aside),
+        (table_2, everything),
+        (table_3, everything),
+        (table_4, everything),
+        (table_5, everything),
+        (tables_6_and_7, main),
+        (table_8, main),
+        (states, main),
+        (differences, everything),
+        (seeds, everything),
+        (audits, everything),
+        (every_attack, everything),
     ]
     made = []
-    for k, make in enumerate(makers if sources.results else (), 1):
-        say(f"table {k} of {len(makers)} from {len(sources.results)} results")
-        made.append(make(sources.results))
+    for k, (make, results) in enumerate(makers, 1):
+        if results:
+            say(f"table {k} of {len(makers)} from {len(results)} results")
+            made.append(make(results))
     return [_pruned(table) for table in made if table is not None and table.rows]
+
+
+def table_1_in_part(results: list[Result]) -> Table:
+    """Those that had a part of the grid, where others had all of it."""
+    whole = table_1(results)
+    note = "A part of the grid, such as its strongest attacks, was run on these. Tables 6 to 8 are without them."
+    title = "Table 1, in part. Accuracy (%) on clean images and under a part of the grid"
+    return replace(whole, name="table-1-in-part", title=title, notes=(note, *whole.notes))
 
 
 def table_1(results: list[Result]) -> Table:
@@ -122,47 +134,6 @@ def table_2(results: list[Result]) -> Table:
     head = (*WHO, "final", "intermediate", "difference", "paper: final", "paper: intermediate", "comparable")
     return Table(
         "table-2", "Table 2. PGD-10 at the final state and at the worst intermediate state (%)", head, rows, (APART,)
-    )
-
-
-def table_3(results: list[Result]) -> Table | None:
-    """Transfer between the variants."""
-    whole = [r for r in results if r.predictor == "deployed" and r.store.manifest["dynamic"]]
-    stores = {r.label: r.store for r in whole if not r.store.manifest["union"]}
-    by_label = {r.label: r for r in whole}
-    try:
-        matrix = metrics.transfer_matrix(stores)
-    except IncompleteError:
-        return None
-    pairs = {(row["target"], row["source"]): row for row in matrix.iter_rows(named=True)}
-    if not any(target != source for target, source in pairs):
-        return None
-    labels = sorted({label for pair in pairs for label in pair})
-    rows = []
-    for target in labels:
-        cells = []
-        for source in labels:
-            row = pairs.get((target, source))
-            if row is None:
-                cells.append(NONE)
-                continue
-            found = Share(row["accuracy"], row["low"], row["high"], by_label[target].data["images"])
-            what = f"minimum over {row['attacks']} attacks made against {source}"
-            cell = share(found, f"store {target}: predictor deployed, deployed state; {what}")
-            cells.append(bound(cell, row["attacks"], _transferred(by_label[target], by_label[source])))
-        method = by_label[target]
-        theirs = [_transfer_of_the_paper(method, by_label[source]) for source in labels]
-        rows.append([Cell(target), Cell(method.method), *cells, *theirs])
-    head = ("target", "method", *(f"from {label}" for label in labels), *(f"paper: {label}" for label in labels))
-    note = (
-        "A row is a model, a column the model that the attacks were made against; the diagonal is a model's own grid."
-    )
-    return Table(
-        "table-3",
-        "Table 3. Transfer: lowest accuracy (%) under attacks made against another",
-        head,
-        rows,
-        (note, APART),
     )
 
 
@@ -378,20 +349,3 @@ def _pruned(table: Table) -> Table:
 def _spread(values: pl.Series) -> tuple[float, float, float]:
     floats: list[Any] = [values.mean(), values.min(), values.max()]
     return float(floats[0]), float(floats[1]), float(floats[2])
-
-
-def _transferred(target: Result, source: Result) -> int:
-    """How many attacks of the source's grid the target is to be shown; of its own grid all."""
-    grid, configs = metrics.grid_attacks(source.store), target.store.manifest["attacks"]
-    if target is source:
-        return len(grid)
-    options = [configs[name]["options"] for name in metrics.judged_attacks(target.store)]
-    home = str(source.store.folder.resolve())
-    return sum(o.get("store") == home and o["attack"] in grid for o in options)
-
-
-def _transfer_of_the_paper(target: Result, source: Result) -> Cell:
-    if target.training != "TRADES" or source.training != "TRADES":
-        return NONE
-    comparable = not (target.differences_from_the_paper() or source.differences_from_the_paper())
-    return published(paper.TABLE_3.get((target.method, source.method)), "Table 3", comparable=comparable)

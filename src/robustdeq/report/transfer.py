@@ -1,0 +1,68 @@
+"""Table 3: images made against one model, shown to another."""
+
+from __future__ import annotations
+
+from robustdeq.evaluation import metrics
+from robustdeq.evaluation.metrics import IncompleteError
+from robustdeq.evaluation.statistics import Share
+from robustdeq.report import paper
+from robustdeq.report.sources import Result
+from robustdeq.report.table import APART, NONE, Cell, Table, bound, published, share
+
+
+def table_3(results: list[Result]) -> Table | None:
+    """Transfer between the variants."""
+    whole = [r for r in results if r.predictor == "deployed" and r.store.manifest["dynamic"]]
+    stores = {r.label: r.store for r in whole if not r.store.manifest["union"]}
+    by_label = {r.label: r for r in whole}
+    try:
+        matrix = metrics.transfer_matrix(stores)
+    except IncompleteError:
+        return None
+    pairs = {(row["target"], row["source"]): row for row in matrix.iter_rows(named=True)}
+    if not any(target != source for target, source in pairs):
+        return None
+    labels = sorted({label for pair in pairs for label in pair})
+    rows = []
+    for target in labels:
+        cells = []
+        for source in labels:
+            row = pairs.get((target, source))
+            if row is None:
+                cells.append(NONE)
+                continue
+            found = Share(row["accuracy"], row["low"], row["high"], by_label[target].data["images"])
+            what = f"minimum over {row['attacks']} attacks made against {source}"
+            cell = share(found, f"store {target}: predictor deployed, deployed state; {what}")
+            cells.append(bound(cell, row["attacks"], _transferred(by_label[target], by_label[source])))
+        method = by_label[target]
+        theirs = [_transfer_of_the_paper(method, by_label[source]) for source in labels]
+        rows.append([Cell(target), Cell(method.method), *cells, *theirs])
+    head = ("target", "method", *(f"from {label}" for label in labels), *(f"paper: {label}" for label in labels))
+    note = (
+        "A row is a model, a column the model that the attacks were made against; the diagonal is a model's own grid."
+    )
+    return Table(
+        "table-3",
+        "Table 3. Transfer: lowest accuracy (%) under attacks made against another",
+        head,
+        rows,
+        (note, APART),
+    )
+
+
+def _transferred(target: Result, source: Result) -> int:
+    """How many attacks of the source's grid the target is to be shown; of its own grid all."""
+    grid, configs = metrics.grid_attacks(source.store), target.store.manifest["attacks"]
+    if target is source:
+        return len(grid)
+    options = [configs[name]["options"] for name in metrics.judged_attacks(target.store)]
+    home = str(source.store.folder.resolve())
+    return sum(o.get("store") == home and o["attack"] in grid for o in options)
+
+
+def _transfer_of_the_paper(target: Result, source: Result) -> Cell:
+    if target.training != "TRADES" or source.training != "TRADES":
+        return NONE
+    comparable = not (target.differences_from_the_paper() or source.differences_from_the_paper())
+    return published(paper.TABLE_3.get((target.method, source.method)), "Table 3", comparable=comparable)
