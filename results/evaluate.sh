@@ -1,7 +1,7 @@
 #!/bin/sh
 # The evaluations of results/README.md, the cheapest answers first. From the top of the repository:
 #   results/evaluate.sh data [model...]
-# where `data` holds cifar-10-batches-py; without models, all six. Killed or stopped, it goes on where it was; on another machine from the
+# where `data` holds cifar-10-batches-py; without models, the six of seed 0. Killed or stopped, it goes on where it was; on another machine from the
 # copies in results/stores, which are renewed whenever an evaluation ends. Two processes share each store.
 # shellcheck disable=SC2086 # the flags are words
 set -eu
@@ -13,7 +13,8 @@ export OMP_NUM_THREADS=1
 shards() { find "$1" -name '*.parquet' 2>/dev/null | wc -l; }
 
 evaluate() { # model, folder, further flags
-  model=$1 store=runs/results/$2 kept=results/stores/$2
+  model=cifar10-tiny-$1 store=runs/results/$2 kept=results/stores/$2
+  case $1 in *-seed*) model=results/checkpoints/$model ;; esac
   shift 2
   if [ "$(shards "$kept")" -gt "$(shards "$store")" ]; then
     [ ! -e "$store" ] || { echo "$kept holds more than $store: move one of them away" >&2; exit 1; }
@@ -23,7 +24,7 @@ evaluate() { # model, folder, further flags
     mv "$store.new" "$store"
   fi
   code=0
-  torchrun --standalone --nproc_per_node 2 -m robustdeq.cli.main evaluate "cifar10-tiny-$model" --out "$store" --data-root "$data" "$@" || code=$?
+  torchrun --standalone --nproc_per_node 2 -m robustdeq.cli.main evaluate "$model" --out "$store" --data-root "$data" "$@" || code=$?
   python results/condense.py "$store" "$kept"
   [ $code = 0 ] || exit $code
 }
@@ -38,6 +39,7 @@ for name; do
   esac
   case $name in
     resnet-*) evaluate "$name" "$name" --suite results/suites/resnet.yaml $thousand ;;
+    *-seed*) evaluate "$name" "$name" --suite results/suites/seed.yaml $thousand ;;
     *) evaluate "$name" "$name" --suite results/suites/undefended.yaml $thousand ;;
   esac
 done
