@@ -172,7 +172,7 @@ def test_a_time_budget_also_ends_an_attack_that_nobody_could_foretell(run, monke
         part = run("store", budget=8.0)
     assert part.given_up == "a"
     assert not part.complete
-    assert "the time ended within a, which is lost" in part.table()
+    assert "the time ended within a, whose batch in hand is lost" in part.table()
     assert not list((part.folder / "attacks").rglob("*.parquet"))
     assert run("store").complete
 

@@ -76,8 +76,8 @@ def run(
         keep_images: Store the adversarial images.
         sources: Other stores whose kept images are shown to this predictor.
         seed: Of everything random.
-        batch_size: Images attacked at a time.
-        shard_size: Images of an item of work: what a kill can lose.
+        batch_size: Images attacked at a time: what a kill can lose.
+        shard_size: Images of an item of work, which processes share and files hold.
         device: auto, cpu, cuda, mps.
     """
     seconds = None if budget is None else duration(budget)

@@ -58,8 +58,8 @@ def evaluate(
         threat: How far images may be moved; Linf with the eps that the model's checkpoint carries if not given, with
             the paper's 8/255 if it carries none.
         seed: Of everything random.
-        batch_size: Images attacked at a time.
-        shard_size: Images of an item of work: what a kill can lose.
+        batch_size: Images attacked at a time: what a kill can lose.
+        shard_size: Images of an item of work, which processes share and files hold.
         union: Misclassified images are not attacked, broken ones leave, cheapest attacks first.
         budget: Seconds after which it stops: no item is begun that would take longer, and an attack that does is given
             up.

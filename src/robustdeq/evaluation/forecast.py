@@ -17,6 +17,9 @@ class Effort:
     def __add__(self, other: Effort) -> Effort:
         return Effort(self.cost + other.cost, self.images + other.images)
 
+    def __mul__(self, share: float) -> Effort:
+        return Effort(self.cost * share, self.images * share)
+
 
 NOTHING = Effort(0.0, 0.0)
 

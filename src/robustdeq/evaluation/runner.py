@@ -14,6 +14,8 @@ import polars as pl
 import torch
 from torch import Tensor
 
+from robustdeq.evaluation import begun
+from robustdeq.evaluation.begun import BATCH_SCHEMA, Batch, Begun
 from robustdeq.evaluation.bounds import Bounds, Interval
 from robustdeq.evaluation.build import resolve
 from robustdeq.evaluation.forecast import NOTHING, Effort, Forecast
@@ -84,6 +86,8 @@ class Runner:
         self._doing, self._where = "looking", ""
         self._forecast = Forecast()
         self._seconds = self._scoring = self._images = 0.0
+        self._computed = 0
+        """Images of the bundle in hand that this run has attacked."""
         self._began, self._under_way = 0.0, NOTHING
 
     def run(self) -> bool:
@@ -160,6 +164,7 @@ class Runner:
         self._doing = f"{first.attack or 'clean'}{f' and {len(bundle) - 1} more' if len(bundle) > 1 else ''}"
         self._report()
         began, effort, self._scoring = time.monotonic(), self._effort(bundle), 0.0
+        self._computed = 0
         self._said = self._began = began
         self._under_way = effort
         index = torch.arange(*self.work.span(first))
@@ -171,9 +176,11 @@ class Runner:
             written = self._run_attacks(bundle, index)
         seconds = time.monotonic() - began
         if first.attack is not None:
-            self._forecast.learn(effort, seconds, self._scoring)
+            attacked = len(index) * len(bundle)
+            part = self._computed / attacked if attacked else 1.0  # an earlier run had the rest
+            self._forecast.learn(effort * part, seconds, self._scoring)
             self._seconds += seconds
-            self._images += len(index) * len(bundle)
+            self._images += self._computed
         share = round(seconds / len(bundle), 4)
         for item in written:  # what was stored before has its record
             self.store.log_time(self.rank, {**asdict(item), "images": len(index), "seconds": share})
@@ -205,24 +212,42 @@ class Runner:
         """
         shard, specs = bundle[0].shard, [self._resolved(self.specs[str(item.attack)]) for item in bundle]
         pairs = torch.cartesian_prod(torch.arange(len(specs)), index)  # number in the bundle, image
-        frames, images = [], []
-        for batch, part in enumerate(pairs.split(self.plan.batch_size) if len(pairs) else ()):
-            self._where = f", image {batch * self.plan.batch_size + 1:,} of {len(pairs):,}"
-            for frame, pixels in halving(lambda some: self._attacked_rows(specs, some), part):
-                frames.append(frame)
-                images.append(pixels)
+        batches = pairs.split(self.plan.batch_size) if len(pairs) else ()
+        several = len(bundle) == 1 and len(batches) > 1
+        single = Begun(self.store, specs[0].name, shard, self._keeps(specs[0].name)) if several else None
+        done = []
+        for number, part in enumerate(batches):
+            self._where = f", image {number * self.plan.batch_size + 1:,} of {len(pairs):,}"
+            done.append(self._batch_of(specs, part, number, single))
         written = []
         for number, item in enumerate(bundle):
             if self._is_stored(item):
                 continue
-            table = pl.DataFrame(schema=ATTACK_SCHEMA).drop("clean_prediction")
+            table = pl.DataFrame(schema=ATTACK_SCHEMA).drop(*begun.LATER)
             kept = index, self._batch(index)[0]  # a file of no images says that none had to be attacked
-            if frames:
-                table = pl.concat(frames).filter(pl.col("number") == number).drop("number")
-                kept = index, torch.cat(images)[pairs[:, 0] == number]
+            if done:
+                table = pl.concat([rows for rows, _ in done]).filter(pl.col("number") == number).drop("number")
+            if done and self._keeps(item.attack):
+                kept = index, torch.cat([pixels for _, pixels in done])[pairs[:, 0] == number]
             self._write(str(item.attack), shard, table, kept if self._keeps(item.attack) else None)
             written.append(item)
+        if single is not None:
+            single.drop()
         return tuple(written)
+
+    def _batch_of(self, specs: list[AttackSpec], pairs: Tensor, number: int, single: Begun | None) -> Batch:
+        """A batch of an earlier run, or one that is computed now, and kept for a later run if it is worth that."""
+        found = None if single is None else single.read(number, pairs[:, 1])
+        if found is not None:
+            return found
+        started = time.monotonic()
+        parts = halving(lambda some: self._attacked_rows(specs, some), pairs)
+        rows = pl.concat([rows for rows, _ in parts]).select(pl.col(name).cast(to) for name, to in BATCH_SCHEMA.items())
+        pixels = torch.cat([pixels for _, pixels in parts])
+        self._computed += len(pairs)
+        if single is not None and time.monotonic() - started >= begun.WORTH:
+            single.write(number, rows, pairs[:, 1], pixels)
+        return rows, pixels
 
     def _write(self, attack: str, shard: int, table: pl.DataFrame, kept: Images | None) -> None:
         clean = self.store.shard_rows(None, shard).select(*KEYS, clean_prediction="prediction").collect()

@@ -116,7 +116,7 @@ class Store:
     def write_clean(self, shard: int, rows: pl.DataFrame, images: Images | None = None) -> None:
         """Finish the clean predictions of a shard; the rows come last, as with attacks."""
         self._write_images(self.clean_images_path(shard), images)
-        write_atomically(self.clean_path(shard), _parquet(rows, CLEAN_SCHEMA))
+        write_atomically(self.clean_path(shard), as_parquet(rows, CLEAN_SCHEMA))
 
     def write_attack(self, attack: str, shard: int, rows: pl.DataFrame, images: Images | None = None) -> None:
         """Finish an item; its rows come last, so that an item with rows has its images too.
@@ -128,13 +128,12 @@ class Store:
             images: The adversarial images, if they are kept.
         """
         self._write_images(self.images_path(attack, shard), images)
-        write_atomically(self.attack_path(attack, shard), _parquet(rows, ATTACK_SCHEMA))
+        write_atomically(self.attack_path(attack, shard), as_parquet(rows, ATTACK_SCHEMA))
 
     @staticmethod
     def _write_images(path: Path, images: Images | None) -> None:
         if images is not None:
-            index, pixels = images
-            write_atomically(path, save({"image": index.cpu().contiguous(), "pixels": pixels.cpu().contiguous()}))
+            write_atomically(path, as_safetensors(images))
 
     def log_time(self, rank: int, record: dict[str, Any]) -> None:
         """Note how long an item took; shown beside results, never compared, so a full disk only loses the note."""
@@ -207,7 +206,7 @@ class Store:
     def clean_images(self, shard: int) -> Images | None:
         """The images of a shard before any attack, if they are kept."""
         path = self.clean_images_path(shard)
-        return _read_images(path) if path.is_file() else None
+        return read_images(path) if path.is_file() else None
 
     def images(self, attack: str, shard: int) -> Images:
         """The adversarial images of a shard."""
@@ -216,7 +215,7 @@ class Store:
             raise ValueError(
                 f"{self.folder} keeps no images of {attack}, shard {shard}: evaluate it again with keep_images"
             )
-        return _read_images(path)
+        return read_images(path)
 
     def has_images(self, attack: str) -> bool:
         """Whether its adversarial images are kept, of every shard that is planned for it."""
@@ -230,12 +229,19 @@ class Store:
         return pl.concat(frames) if frames else empty
 
 
-def _read_images(path: Path) -> Images:
+def as_safetensors(images: Images) -> bytes:
+    """Encoded in memory."""
+    index, pixels = images
+    return save({"image": index.cpu().contiguous(), "pixels": pixels.cpu().contiguous()})
+
+
+def read_images(path: Path) -> Images:
+    """What such a file holds."""
     with safe_open(path, framework="pt") as file:
         return file.get_tensor("image"), file.get_tensor("pixels")
 
 
-def _parquet(rows: pl.DataFrame, schema: dict[str, Any]) -> bytes:
+def as_parquet(rows: pl.DataFrame, schema: dict[str, Any]) -> bytes:
     """Encoded in memory, so that running out of disk is an error of ours and not of the encoder."""
     buffer = io.BytesIO()
     rows.select([pl.col(name).cast(dtype) for name, dtype in schema.items()]).write_parquet(

@@ -1,0 +1,75 @@
+"""The finished batches of an item under way, so that a kill loses a batch of a long attack and not all of the item."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import torch
+from safetensors import SafetensorError
+from torch import Tensor
+
+from robustdeq.evaluation.store import ATTACK_SCHEMA, Store, as_parquet, as_safetensors, read_images
+from robustdeq.files import write_together
+
+WORTH = 10.0
+"""Seconds; a batch that took less is computed again rather than kept."""
+
+LATER = ("clean_prediction", "success")
+"""What an item's rows get when all of them are there."""
+
+BATCH_SCHEMA: dict[str, Any] = {
+    "number": pl.Int32,
+    **{name: kind for name, kind in ATTACK_SCHEMA.items() if name not in LATER},
+}
+"""Rows of a batch; number: which attack of a bundle."""
+
+Batch = tuple[pl.DataFrame, Tensor]
+"""Rows, and the adversarial images (empty where they are not kept)."""
+
+
+@dataclass(frozen=True)
+class Begun:
+    """One item's batches, in its store's folder `begun` until the item is done."""
+
+    store: Store
+    attack: str
+    shard: int
+    keep_images: bool
+
+    def read(self, batch: int, index: Tensor) -> Batch | None:
+        """What an earlier run kept of this batch of these images; a file that cannot be read is none."""
+        rows, images = self._paths(batch)
+        try:
+            table = pl.read_parquet(rows)
+            pixels = read_images(images)[1] if self.keep_images else torch.empty(0)
+        except (OSError, pl.exceptions.PolarsError, SafetensorError):
+            return None
+        same = table["image"].unique(maintain_order=True).to_list() == index.tolist()
+        return (table, pixels) if same else None
+
+    def write(self, batch: int, rows: pl.DataFrame, index: Tensor, pixels: Tensor) -> None:
+        """Keep a batch."""
+        table, images = self._paths(batch)
+        kept = {images: as_safetensors((index, pixels))} if self.keep_images else {}
+        with suppress(FileNotFoundError):  # another process has finished the item and dropped the folder
+            write_together({**kept, table: as_parquet(rows, BATCH_SCHEMA)})
+
+    def drop(self) -> None:
+        """The item is done."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+        with suppress(OSError):  # other items are under way there
+            self._folder.parent.rmdir()
+            self._folder.parent.parent.rmdir()
+
+    @property
+    def _folder(self) -> Path:
+        return self.store.folder / "begun" / self.attack / f"shard-{self.shard:04d}"
+
+    def _paths(self, batch: int) -> tuple[Path, Path]:
+        name = self._folder / f"batch-{batch:04d}"
+        return name.with_suffix(".parquet"), name.with_suffix(".safetensors")
