@@ -10,7 +10,7 @@ shift
 [ $# -gt 0 ] || set -- trades-random trades pgdat-random pgdat resnet-trades resnet-pgdat
 export OMP_NUM_THREADS=1
 
-shards() { find "$1" -name '*.parquet' 2>/dev/null | wc -l; }
+shards() { find "$1/clean" "$1/attacks" -name '*.parquet' 2>/dev/null | wc -l; }
 
 evaluate() { # model, folder, further flags
   model=cifar10-tiny-$1 store=runs/results/$2 kept=results/stores/$2
@@ -35,6 +35,7 @@ defended="--limit 200 --batch-size 200 --shard-size 200 --defence entropy --defe
 for name; do
   case $name in # what a store was begun with it goes on with
     trades-random) thousand="--limit 1000 --batch-size 500 --shard-size 500" ;;
+    *-seed*) thousand="--limit 1000 --batch-size 125 --shard-size 250" ;;
     *) thousand="--limit 1000 --batch-size 250 --shard-size 250" ;;
   esac
   case $name in

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fnmatch
 import os
 import socket
 import time
@@ -109,7 +110,8 @@ def _sync_folder(folder: Path) -> None:
 def remove_stale(folder: Path) -> list[Path]:
     """Remove what killed processes left aside: of this host's dead processes, and of other hosts when a day old."""
     removed = []
-    for path in folder.rglob(".*.tmp"):
+    walked = os.walk(folder)  # which, unlike glob, does not mind folders that vanish meanwhile
+    for path in (Path(where) / name for where, _, names in walked for name in fnmatch.filter(names, ".*.tmp")):
         host, _, pid = path.name.removesuffix(".tmp").rpartition(".")
         own = host.endswith(f".{socket.gethostname()}")
         try:

@@ -6,6 +6,7 @@ import torch
 
 from robustdeq.evaluation import Store, begun, evaluate
 from robustdeq.evaluation.begun import BATCH_SCHEMA, Begun
+from robustdeq.evaluation.forecast import Forecast
 from robustdeq.evaluation.runner import Runner
 from robustdeq.threat import Linf
 from tests.evaluation.predictors import EPS, images
@@ -61,6 +62,44 @@ def test_a_killed_item_goes_on_with_its_next_batch_and_ends_the_same(run, monkey
     assert computed == batches[2:]
     assert files(store) == files(expected)
     assert not (store.folder / "begun").exists()
+
+
+def test_what_a_kill_left_of_an_item_that_is_done_is_removed(run, monkeypatch):
+    monkeypatch.setattr(begun, "WORTH", 0.0)
+    store, _ = run("store")
+    (attack,) = store.attacks
+    left = store.folder / "begun" / attack / "shard-0000" / "batch-0000.parquet"
+    left.parent.mkdir(parents=True)
+    left.write_bytes(b"")
+    run("store")
+    assert not (store.folder / "begun").exists()
+
+
+def test_kept_batches_are_neither_forecast_nor_logged_again(run, monkeypatch):
+    monkeypatch.setattr(begun, "WORTH", 0.0)
+    run("store", dies_in=2)
+    efforts = []
+    monkeypatch.setattr(Forecast, "learn", lambda self, effort, *seconds: efforts.append(effort.images))
+    store, _ = run("store")
+    assert efforts == [4.0]
+    assert store.times().filter(attack=store.attacks[0])["images"].to_list() == [4]
+
+
+def test_an_item_that_another_process_finished_is_left(run, tmp_path, monkeypatch):
+    whole, _ = run("whole")
+    (attack,) = whole.attacks
+    read = Begun.read
+
+    def finished_meanwhile(self, batch, index):
+        if batch == 1:
+            self.store.attack_path(attack, 0).parent.mkdir(parents=True, exist_ok=True)
+            self.store.attack_path(attack, 0).write_bytes(whole.attack_path(attack, 0).read_bytes())
+        return read(self, batch, index)
+
+    monkeypatch.setattr(Begun, "read", finished_meanwhile)
+    store, computed = run("store")
+    assert computed == [0, 1]
+    assert files(store) == files(whole)
 
 
 def test_what_is_computed_soon_is_not_kept(run):

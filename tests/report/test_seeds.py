@@ -33,11 +33,18 @@ def test_one_seed_two_recipes_or_unknown_seeds_are_no_row(tmp_path):
     two_attacks(tmp_path / "one", seed=0)
     two_attacks(tmp_path / "again", seed=0)
     two_attacks(tmp_path / "random", seed=1, states="random")
-    two_attacks(tmp_path / "defended", seed=2, defended=True, switches=[("direction", "sign")])
+    two_attacks(tmp_path / "defended", seed=2, defended=True)  # its base faced other images
     two_attacks(tmp_path / "unknown")
-    rows = seeds(tmp_path)
-    assert rows is not None  # the undefended model below the defence is a second seed of the baseline
-    assert [(row["method"], row["seeds"]) for row in rows] == [("baseline", "0, 2")]
+    assert seeds(tmp_path) is None
+
+
+def test_a_checkpoint_that_says_something_else_of_its_recipe_is_another_recipe(tmp_path):
+    stores = [two_attacks(tmp_path / f"{seed}", seed=seed) for seed in (0, 1, 2)]
+    for store, words in zip(stores, ({"step": 10}, {"step": 20, "validation_pgd": 0.3}, {"held_out": 5}), strict=True):
+        manifest = store.read_manifest()
+        manifest["model"]["metadata"] |= words
+        store.write_manifest(manifest)
+    assert [row["seeds"] for row in seeds(tmp_path)] == ["0, 1"]
 
 
 def test_a_number_over_other_attacks_or_images_is_left_out(tmp_path):

@@ -16,8 +16,9 @@ from torch import Tensor
 from robustdeq.evaluation.store import ATTACK_SCHEMA, Store, as_parquet, as_safetensors, read_images
 from robustdeq.files import write_together
 
+FOLDER = "begun"
 WORTH = 10.0
-"""Seconds; a batch that took less is computed again rather than kept."""
+"""Seconds; what an item has taken less than is computed again rather than kept."""
 
 LATER = ("clean_prediction", "success")
 """What an item's rows get when all of them are there."""
@@ -29,17 +30,22 @@ BATCH_SCHEMA: dict[str, Any] = {
 """Rows of a batch; number: which attack of a bundle."""
 
 Batch = tuple[pl.DataFrame, Tensor]
-"""Rows, and the adversarial images (empty where they are not kept)."""
+"""Rows, and the adversarial images (of an earlier run only where they are kept)."""
 
 
 @dataclass(frozen=True)
 class Begun:
-    """One item's batches, in its store's folder `begun` until the item is done."""
+    """One item's batches, in a folder of its store until the item is done."""
 
     store: Store
     attack: str
     shard: int
     keep_images: bool
+
+    @staticmethod
+    def anywhere(store: Store) -> bool:
+        """Whether any item of the store is under way."""
+        return (store.folder / FOLDER).is_dir()
 
     def read(self, batch: int, index: Tensor) -> Batch | None:
         """What an earlier run kept of this batch of these images; a file that cannot be read is none."""
@@ -56,8 +62,12 @@ class Begun:
         """Keep a batch."""
         table, images = self._paths(batch)
         kept = {images: as_safetensors((index, pixels))} if self.keep_images else {}
-        with suppress(FileNotFoundError):  # another process has finished the item and dropped the folder
+        with suppress(FileNotFoundError, FileExistsError):  # another process finishes the item, the folder goes
             write_together({**kept, table: as_parquet(rows, BATCH_SCHEMA)})
+
+    def count(self) -> int:
+        """How many batches are kept."""
+        return len(list(self._folder.glob("*.parquet")))
 
     def drop(self) -> None:
         """The item is done."""
@@ -68,7 +78,7 @@ class Begun:
 
     @property
     def _folder(self) -> Path:
-        return self.store.folder / "begun" / self.attack / f"shard-{self.shard:04d}"
+        return self.store.folder / FOLDER / self.attack / f"shard-{self.shard:04d}"
 
     def _paths(self, batch: int) -> tuple[Path, Path]:
         name = self._folder / f"batch-{batch:04d}"

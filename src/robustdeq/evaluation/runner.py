@@ -88,6 +88,8 @@ class Runner:
         self._seconds = self._scoring = self._images = 0.0
         self._computed = 0
         """Images of the bundle in hand that this run has attacked."""
+        self._kept: dict[Item, int] = {}
+        """Images of items under way that an earlier run has attacked."""
         self._began, self._under_way = 0.0, NOTHING
 
     def run(self) -> bool:
@@ -95,12 +97,25 @@ class Runner:
         self._started = time.monotonic()
         with stopping(self._what_is_stored):
             self._refresh()
+            self._look_for_begun()
             self._report()
             with suppress(_OutOfTime):
                 while (bundle := self._next()) is not None and not self._over_budget(bundle):
                     self._run(bundle)
             self._refresh()
         return len(self._done) == len(self.items)
+
+    def _look_for_begun(self) -> None:
+        """Know what earlier runs have begun, and remove what is left of items that are done."""
+        for item in self.items if Begun.anywhere(self.store) else ():
+            batches = self._begun(item)
+            if item in self._done:
+                batches.drop()
+            elif count := batches.count():
+                self._kept[item] = count * self.plan.batch_size
+
+    def _begun(self, item: Item) -> Begun:
+        return Begun(self.store, str(item.attack), item.shard, self._keeps(item.attack))
 
     def _next(self) -> Bundle | None:
         """A bundle of this process, else whatever else is missing and can be done."""
@@ -156,7 +171,8 @@ class Runner:
             leaves = item.attack is not None and (self.plan.union or not self.specs[item.attack].every_image)
             share = float(self.bounds.unbroken[begin:end].mean()) if leaves else 1.0
             scored = share if self.plan.union else 1.0
-            total += Effort(share * self.work.cost(item), scored * (end - begin))
+            left = max(0.0, 1 - self._kept.get(item, 0) / (end - begin))
+            total += Effort(share * self.work.cost(item), scored * (end - begin)) * left
         return total
 
     def _run(self, bundle: Bundle) -> None:
@@ -176,14 +192,13 @@ class Runner:
             written = self._run_attacks(bundle, index)
         seconds = time.monotonic() - began
         if first.attack is not None:
-            attacked = len(index) * len(bundle)
-            part = self._computed / attacked if attacked else 1.0  # an earlier run had the rest
-            self._forecast.learn(effort * part, seconds, self._scoring)
+            self._forecast.learn(effort, seconds, self._scoring)
             self._seconds += seconds
             self._images += self._computed
         share = round(seconds / len(bundle), 4)
+        images = len(index) if first.attack is None else self._computed // len(bundle)
         for item in written:  # what was stored before has its record
-            self.store.log_time(self.rank, {**asdict(item), "images": len(index), "seconds": share})
+            self.store.log_time(self.rank, {**asdict(item), "images": images, "seconds": share})
         for item in bundle:
             self._is_done(item)
         self._report()
@@ -213,12 +228,13 @@ class Runner:
         shard, specs = bundle[0].shard, [self._resolved(self.specs[str(item.attack)]) for item in bundle]
         pairs = torch.cartesian_prod(torch.arange(len(specs)), index)  # number in the bundle, image
         batches = pairs.split(self.plan.batch_size) if len(pairs) else ()
-        several = len(bundle) == 1 and len(batches) > 1
-        single = Begun(self.store, specs[0].name, shard, self._keeps(specs[0].name)) if several else None
-        done = []
+        single = self._begun(bundle[0]) if len(batches) > 1 else None  # several items share one batch
+        done: list[Batch] = []
         for number, part in enumerate(batches):
+            if single is not None and self._is_stored(bundle[0]):
+                break  # by another process
             self._where = f", image {number * self.plan.batch_size + 1:,} of {len(pairs):,}"
-            done.append(self._batch_of(specs, part, number, single))
+            done.append(self._batch_of(specs, part, number, single if number + 1 < len(batches) else None))
         written = []
         for number, item in enumerate(bundle):
             if self._is_stored(item):
@@ -240,12 +256,11 @@ class Runner:
         found = None if single is None else single.read(number, pairs[:, 1])
         if found is not None:
             return found
-        started = time.monotonic()
         parts = halving(lambda some: self._attacked_rows(specs, some), pairs)
         rows = pl.concat([rows for rows, _ in parts]).select(pl.col(name).cast(to) for name, to in BATCH_SCHEMA.items())
         pixels = torch.cat([pixels for _, pixels in parts])
         self._computed += len(pairs)
-        if single is not None and time.monotonic() - started >= begun.WORTH:
+        if single is not None and time.monotonic() - self._began >= begun.WORTH:
             single.write(number, rows, pairs[:, 1], pixels)
         return rows, pixels
 

@@ -79,7 +79,8 @@ def question(a: Result, b: Result) -> str | None:
     if a.images != b.images or not b.dynamic or not all(r.store.complete(None) for r in (a, b)):
         return None
     if not a.dynamic:
-        equal = a.training == b.training != "unknown" and EQUAL_SIZE.get(b.model) == a.model
+        seeds = (a.metadata.get("seed"), b.metadata.get("seed"))
+        equal = a.training == b.training != "unknown" and EQUAL_SIZE.get(b.model) == a.model and seeds[0] == seeds[1]
         return RESNET if equal else None
     if a.state != b.state:
         return None
