@@ -1,0 +1,26 @@
+"""AutoAttack on a defended model beside AutoAttack on the undefended one, on the images that both were tried on.
+
+    python results/aa_of_the_defended.py trades trades-random
+
+Each is attacked by its own AutoAttack. The two stores hold different numbers of images, which the report does not pair.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from robustdeq.evaluation import Store, metrics
+from robustdeq.evaluation.statistics import bootstrap_difference
+
+STORES = Path(__file__).parent / "stores"
+ATTACK = ["aa-strongest"]
+
+for name in sys.argv[1:]:
+    undefended, defended = (
+        metrics.outcomes(Store(STORES / folder), ATTACK)[2].all(axis=1) for folder in (name, f"{name}-defended-sign")
+    )
+    count = len(defended)
+    gain = bootstrap_difference(undefended[:count], defended)
+    shares = f"{undefended[:count].mean():.1%} undefended, {defended.mean():.1%} defended"
+    sys.stdout.write(f"{name}, {count} images: {shares}, {gain}\n")
