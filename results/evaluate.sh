@@ -9,6 +9,7 @@ data=${1:?where is the folder that holds cifar-10-batches-py?}
 shift
 [ $# -gt 0 ] || set -- trades-random trades pgdat-random pgdat resnet-trades resnet-pgdat
 export OMP_NUM_THREADS=1
+mkdir -p runs/results
 
 shards() { find "$1/clean" "$1/attacks" -name '*.parquet' 2>/dev/null | wc -l; }
 
@@ -18,7 +19,6 @@ evaluate() { # model, folder, further flags
   shift 2
   if [ "$(shards "$kept")" -gt "$(shards "$store")" ]; then
     [ ! -e "$store" ] || { echo "$kept holds more than $store: move one of them away" >&2; exit 1; }
-    mkdir -p runs/results
     rm -rf "$store.new"
     cp -r "$kept" "$store.new"
     mv "$store.new" "$store"
@@ -55,4 +55,25 @@ for name; do
       ;;
   esac
 done
+# Table 3: first the images of each, then each is shown those of the others. The images are not under version control: without them, from the start.
+transfer() { # name, defence or nothing
+  flags="--suite results/suites/transfer-$1.yaml --limit 500 --batch-size 125 --shard-size 250"
+  [ -z "$2" ] || flags="$flags --aware --defence entropy --defence.direction sign"
+  sources=$(find runs/results -maxdepth 1 -name 'trades*-transfer' ! -name "$1$2-transfer" | sort)
+  evaluate "$1" "$1$2-transfer" $flags ${sources:+--sources $sources}
+}
+if [ -e runs/results/trades-transfer ] || [ ! -e results/stores/trades-transfer ]; then
+  for _ in made shown; do
+    for name; do
+      case $name in
+        trades | trades-random)
+          transfer "$name" ""
+          transfer "$name" -sign
+          ;;
+      esac
+    done
+  done
+else
+  echo "Table 3 stays as it is; to make it again, remove results/stores/*-transfer"
+fi
 robustdeq report results/stores/*/ results/trainings/*/ --out results/report

@@ -222,8 +222,28 @@ def test_the_transfer_matrix(tmp_path):
     stored = dict.fromkeys(seen, (tmp_path / "a").resolve())
     b = write(tmp_path / "b", {"pgd-i1-K1-l0.5": "111111", **seen}, stored=stored)
     table = metrics.transfer_matrix({"A": a, "B": b})
-    assert table.select("target", "source", "attacks").rows() == [("A", "A", 3), ("B", "B", 1), ("B", "A", 2)]
-    assert table["accuracy"].to_list() == pytest.approx([3 / 6, 1.0, 2 / 6])
+    assert table.select("target", "source", "attacks").rows() == [("A", "A", 3), ("B", "A", 2), ("B", "B", 1)]
+    assert table["accuracy"].to_list() == pytest.approx([3 / 6, 2 / 6, 1.0])
+
+
+def test_stores_that_move_together_are_still_each_other_s_sources(tmp_path):
+    write(tmp_path / "here" / "a")
+    seen = {"from.a.pgd-i1-K1-l0.5": "110000"}
+    write(tmp_path / "here" / "b", {"pgd-i1-K1-l0.5": "111111", **seen}, stored=dict.fromkeys(seen, "../a"))
+    (tmp_path / "here").rename(tmp_path / "there")
+    table = metrics.transfer_matrix({name: Store(tmp_path / "there" / name) for name in "ab"})
+    assert table.select("target", "source").rows() == [("a", "a"), ("b", "a"), ("b", "b")]
+
+
+def test_of_a_source_attacked_aware_of_its_defence_others_see_these_images(tmp_path):
+    a = write(tmp_path / "a", changes={"pgd-i2-K1-l1": {"group": "grid-aware"}})
+    seen = {"from.a.pgd-i1-K1-l0.5": "110000", "from.a.pgd-i2-K1-l1": "111000"}
+    b = write(tmp_path / "b", {"pgd-i1-K1-l0.5": "111111", **seen}, stored=dict.fromkeys(seen, "../a"))
+    assert metrics.shown_from(a, b) == ["from.a.pgd-i2-K1-l1"]
+    assert metrics.shown_from(a, a) == metrics.grid_attacks(a)
+    assert metrics.shown_from(b, a) == []
+    (own,) = metrics.transfer_matrix({"a": a, "b": b}).filter(target="b", source="a")["accuracy"]
+    assert own == 3 / 6
 
 
 def test_what_is_not_known_is_not_said(tmp_path):

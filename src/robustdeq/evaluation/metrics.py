@@ -11,6 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from robustdeq.evaluation.cover import smallest_cover
+from robustdeq.evaluation.labels import source_at
 from robustdeq.evaluation.specs import NORMS, counts
 from robustdeq.evaluation.statistics import Share, bootstrap_minimum, wilson
 from robustdeq.evaluation.store import Store
@@ -325,29 +326,37 @@ def smallest_subset(store: Store, *, predictor: str = DEPLOYED) -> Subset:
 def transfer_matrix(stores: dict[str, Store], *, state: str | None = None) -> pl.DataFrame:
     """Table 3: the lowest accuracy on a target (row) under the attacks made against a source (column).
 
-    A store's own grid is its diagonal; the others are the images of the other stores' grids that it was evaluated on
-    with `sources` (attacks of the group transfer whose store is one of these, inside the target's threat). Whatever
-    else a source keeps images of is left out: both are minima over the grid. A pair without results is missing.
+    A store's own grid is its diagonal; the others are what `shown_from` says. Whatever else a source keeps images of is
+    left out: both are minima over the grid. A pair without results is missing.
 
     Returns:
         target, source, accuracy, low, high, attacks.
     """
-    folders = {str(store.folder.resolve()): name for name, store in stores.items()}
-    grids = {name: set(grid_attacks(store)) for name, store in stores.items()}
     records = []
     for target, store in stores.items():
-        by_source: dict[str, list[str]] = {target: [n for n in grid_attacks(store) if store.complete(n)]}
-        for name in judged_attacks(store):
-            config = store.manifest["attacks"][name]
-            source = folders.get(config["options"]["store"]) if config["attack"] == "stored" else None
-            if source is not None and config["options"]["attack"] in grids[source] and store.complete(name):
-                by_source.setdefault(source, []).append(name)
-        for source, names in by_source.items():
+        for source, other in stores.items():
+            names = [name for name in shown_from(other, store) if store.complete(name)]
             if names:
                 share = paper_minimum(store, names, state=state)
                 records.append((target, source, share.value, share.low, share.high, len(names)))
     columns = ["target", "source", "accuracy", "low", "high", "attacks"]
     return pl.DataFrame(records, schema=columns, orient="row")
+
+
+def shown_from(source: Store, target: Store) -> list[str]:
+    """The attacks of a target's store that show it the images of a source's grid; of itself, its own grid.
+
+    That is what it was evaluated on with `sources` (attacks of the group transfer, inside the target's threat). Of a
+    defended source with aware attacks these alone: its oblivious images are those of its undefended model.
+    """
+    own = grid_attacks(source)
+    if source.folder.resolve() == target.folder.resolve():
+        return own
+    made = {name for name in own if source.manifest["attacks"][name]["group"] == "grid-aware"} or {*own}
+    configs = {name: target.manifest["attacks"][name] for name in judged_attacks(target)}
+    stored = {name: config["options"] for name, config in configs.items() if config["attack"] == "stored"}
+    home = source.folder.resolve()
+    return [name for name, o in stored.items() if source_at(o["store"], target.folder) == home and o["attack"] in made]
 
 
 def _ball(config: Mapping[str, Any]) -> Threat:

@@ -294,7 +294,7 @@ class Runner:
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """Adversarial images, queries, and the deployed logits if the attack was on the deployed predictor."""
         if specs[0].attack == "stored":
-            return stored_images(specs[0], x, index), torch.zeros_like(y), None
+            return stored_images(specs[0], self.store.folder, x, index), torch.zeros_like(y), None
         if self.plan.all_states:  # the same images, and no defended pass only to judge what is scored anyway
             specs = [replace(spec, on="base") if spec.every_image and spec.blind else spec for spec in specs]
         result = attack_together(specs, number, self.plan.subject, self.plan.seed, x, y, index, self._watch)

@@ -43,7 +43,7 @@ def make_suite(name: str | Path, setting: Setting) -> Suite:
         raise ValueError(f"no suite named {name}; {hint}")
     if setting.subject.dynamic is None and WITHOUT_DYNAMICS not in suite.notes:
         suite = replace(suite, notes=[*suite.notes, WITHOUT_DYNAMICS])
-    labels = source_labels(setting.sources, _manifest_attacks(setting.store))
+    labels = source_labels(setting.sources, _manifest_attacks(setting.store), setting.folder)
     stored = [spec for folder, label in labels.items() for spec in stored_attacks(folder, setting, label)]
     suite = replace(suite, specs=[*suite.specs, *stored])
     names = [spec.name for spec in suite.specs]

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from robustdeq.evaluation.labels import source_labels
+from robustdeq.evaluation.labels import place, source_at, source_labels
 from robustdeq.evaluation.setting import Setting
 from robustdeq.evaluation.specs import SANITY, AttackSpec
 from robustdeq.evaluation.store import Store
@@ -29,7 +29,7 @@ def stored_attacks(folder: Path, setting: Setting, label: str | None = None) -> 
             f"{folder} was evaluated with --union, where broken images leave: it has no images for a transfer; "
             "evaluate it with --keep-images and without --union into another folder"
         )
-    label = source_labels([folder], {})[folder.resolve()] if label is None else label
+    label = source_labels([folder], {}, setting.folder)[folder.resolve()] if label is None else label
     configs = source.manifest["attacks"]
     own = [name for name, c in configs.items() if c["attack"] != "stored" and c["group"] != SANITY]
     names = [name for name in own if source.has_images(name)]
@@ -41,7 +41,7 @@ def stored_attacks(folder: Path, setting: Setting, label: str | None = None) -> 
             name=f"from.{label}.{name}",
             attack="stored",
             options={
-                "store": str(folder.resolve()),
+                "store": place(folder, setting.folder),
                 "attack": name,
                 "hash": configs[name]["hash"],
                 "model": source.manifest["model"]["hash"],
@@ -69,9 +69,9 @@ def _check_same_images(source: Store, own: Mapping[str, Any]) -> None:
         )
 
 
-def stored_images(spec: AttackSpec, x: Tensor, index: Tensor) -> Tensor:
-    """Adversarial images that another store keeps, in the order of index."""
-    source = Store(spec.options["store"])
+def stored_images(spec: AttackSpec, target: Path, x: Tensor, index: Tensor) -> Tensor:
+    """Adversarial images that another store keeps for the one in folder target, in the order of index."""
+    source = Store(source_at(spec.options["store"], target))
     size = int(source.manifest["shard_size"])
     found = torch.empty_like(x)
     for shard in sorted({int(i) // size for i in index}):

@@ -5,9 +5,11 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from inspect import signature
+from pathlib import Path
 from typing import Any
 
 from robustdeq.evaluation import evaluate
+from robustdeq.evaluation.labels import source_at
 from robustdeq.evaluation.variants import MAIN, changed_switches
 from robustdeq.models.pretrained import shipped
 from robustdeq.report.sources import Result
@@ -80,9 +82,9 @@ def go_on(r: Result, *, sources: Sequence[str] = ()) -> list[str]:
 def _needed_sources(r: Result) -> list[str]:
     """Stores whose images a store has still to be shown."""
     configs = r.store.manifest["attacks"].items()
-    return sorted(
-        {c["options"]["store"] for name, c in configs if c["attack"] == "stored" and not r.store.complete(name)}
-    )
+    written = {c["options"]["store"] for name, c in configs if c["attack"] == "stored" and not r.store.complete(name)}
+    found, here = sorted(source_at(place, r.store.folder) for place in written), Path.cwd()
+    return [(path.relative_to(here) if path.is_relative_to(here) else path).as_posix() for path in found]
 
 
 def from_recipe(recipe: str, out: str, defence: Settings) -> str:

@@ -34,13 +34,14 @@ def table_3(results: list[Result]) -> Table | None:
             found = Share(row["accuracy"], row["low"], row["high"], by_label[target].data["images"])
             what = f"minimum over {row['attacks']} attacks made against {source}"
             cell = share(found, f"store {target}: predictor deployed, deployed state; {what}")
-            cells.append(bound(cell, row["attacks"], _transferred(by_label[target], by_label[source])))
+            cells.append(bound(cell, row["attacks"], len(metrics.shown_from(stores[source], stores[target]))))
         method = by_label[target]
         theirs = [_transfer_of_the_paper(method, by_label[source]) for source in labels]
         rows.append([Cell(target), Cell(method.method), *cells, *theirs])
     head = ("target", "method", *(f"from {label}" for label in labels), *(f"paper: {label}" for label in labels))
     note = (
-        "A row is a model, a column the model that the attacks were made against; the diagonal is a model's own grid."
+        "A row is a model, a column the model that the attacks were made against; the diagonal is a model's own grid. "
+        "Of a defended model attacked with --aware others see these images alone: the oblivious ones are its base's."
     )
     return Table(
         "table-3",
@@ -49,16 +50,6 @@ def table_3(results: list[Result]) -> Table | None:
         rows,
         (note, APART),
     )
-
-
-def _transferred(target: Result, source: Result) -> int:
-    """How many attacks of the source's grid the target is to be shown; of its own grid all."""
-    grid, configs = metrics.grid_attacks(source.store), target.store.manifest["attacks"]
-    if target is source:
-        return len(grid)
-    options = [configs[name]["options"] for name in metrics.judged_attacks(target.store)]
-    home = str(source.store.folder.resolve())
-    return sum(o.get("store") == home and o["attack"] in grid for o in options)
 
 
 def _transfer_of_the_paper(target: Result, source: Result) -> Cell:
