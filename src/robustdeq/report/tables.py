@@ -319,7 +319,8 @@ def every_attack(results: list[Result]) -> Table:
             if config["group"].startswith("grid"):
                 continue
             cell = under(r, name)
-            told = ", ".join(f"{k} {v}" for k, v in {**config["options"], **config["oracle_options"]}.items())
+            settings = {**config["options"], **config["oracle_options"]}
+            told = ", ".join(f"{k} {budget(v) if k == 'step_size' else v}" for k, v in settings.items())
             kind = f"{config['attack']} / {config['oracle']}"
             words = (r.name, name, config["group"], kind, budget(config["eps"]), told)
             rows.append([*map(Cell, words), cell])
