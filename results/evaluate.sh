@@ -55,25 +55,27 @@ for name; do
       ;;
   esac
 done
-# Table 3: first the images of each, then each is shown those of the others. The images are not under version control: without them, from the start.
-transfer() { # name, defence or nothing
+# Table 3: first the images of each, then each is shown those of the others. The images are not under version control: what is kept cannot go on elsewhere.
+transfer() { # name, defence or nothing, its sources
+  name=$1 store=$1$2-transfer
   flags="--suite results/suites/transfer-$1.yaml --limit 500 --batch-size 125 --shard-size 250"
   [ -z "$2" ] || flags="$flags --aware --defence entropy --defence.direction sign"
-  sources=$(find runs/results -maxdepth 1 -name 'trades*-transfer' ! -name "$1$2-transfer" | sort)
-  evaluate "$1" "$1$2-transfer" $flags ${sources:+--sources $sources}
+  shift 2
+  evaluate "$name" "$store" $flags "$@"
 }
-if [ -e runs/results/trades-transfer ] || [ ! -e results/stores/trades-transfer ]; then
-  for _ in made shown; do
-    for name; do
-      case $name in
-        trades | trades-random)
-          transfer "$name" ""
-          transfer "$name" -sign
-          ;;
-      esac
-    done
+others() { find runs/results -maxdepth 1 -name 'trades*-transfer' ! -name "$1-transfer" | sort; }
+case " $* " in *" trades "*) both=1 ;; *) both= ;; esac
+case " $* " in *" trades-random "*) ;; *) both= ;; esac
+if [ -e results/stores/trades-transfer ] && [ ! -e runs/results/trades-transfer ]; then
+  echo "Table 3 stays as it is in results/stores; to make it again, remove results/stores/*-transfer"
+elif [ $both ]; then
+  for name in trades trades-random; do
+    transfer $name ""
+    transfer $name -sign
   done
-else
-  echo "Table 3 stays as it is; to make it again, remove results/stores/*-transfer"
+  for name in trades trades-random; do
+    transfer $name "" --sources $(others $name)
+    transfer $name -sign --sources $(others $name-sign)
+  done
 fi
 robustdeq report results/stores/*/ results/trainings/*/ --out results/report

@@ -28,6 +28,10 @@ OPTIONS = {
 ENTROPY = {"clean": [0.1, 0.2, 0.3, 0.4, 0.5, 0.6], "pgd-i1-K1-l0.5": [0.2, 0.1, 0.3, 0.9, 0.6, 0.4]}
 
 
+def _of_a_source(store, attack):
+    return {"store": str(store), "attack": attack, "hash": attack, "model": "model"}
+
+
 def write(folder, attacks=ATTACKS, *, shards=(0, 1), union=False, sha="same", stored=(), changes=()):
     """A store of six images in two shards of three, with two states; the second is deployed."""
     store = Store(folder)
@@ -36,7 +40,7 @@ def write(folder, attacks=ATTACKS, *, shards=(0, 1), union=False, sha="same", st
             "group": "transfer" if name in stored else "autoattack" if name.startswith("aa") else "grid",
             "attack": "stored" if name in stored else "autoattack" if name.startswith("aa") else "pgd",
             "is_aa": name.startswith("aa"),
-            "options": {"store": str(stored[name]), "attack": name.split(".", 2)[2]} if name in stored else {},
+            "options": _of_a_source(stored[name], name.split(".", 2)[2]) if name in stored else {},
             "oracle_options": OPTIONS.get(name, {}),
             "norm": "Linf",
             "eps": EPS,
@@ -49,6 +53,7 @@ def write(folder, attacks=ATTACKS, *, shards=(0, 1), union=False, sha="same", st
     store.write_manifest(
         {
             "attacks": configs,
+            "model": {"hash": "model"},
             "threat": {"norm": "Linf", "eps": EPS},
             "dynamic": True,
             "union": union,
@@ -244,6 +249,17 @@ def test_of_a_source_attacked_aware_of_its_defence_others_see_these_images(tmp_p
     assert metrics.shown_from(b, a) == []
     (own,) = metrics.transfer_matrix({"a": a, "b": b}).filter(target="b", source="a")["accuracy"]
     assert own == 3 / 6
+
+
+def test_images_of_what_a_source_was_before_are_not_said_to_be_its(tmp_path):
+    a = write(tmp_path / "a")
+    seen = {"from.a.pgd-i1-K1-l0.5": "110000", "from.a.pgd-i2-K1-l1": "111000"}
+    b = write(tmp_path / "b", {"pgd-i1-K1-l0.5": "111111", **seen}, stored=dict.fromkeys(seen, "../a"))
+    assert metrics.shown_from(a, b) == [*seen]
+    other_attack = write(tmp_path / "a", changes={"pgd-i2-K1-l1": {"hash": "longer"}})
+    assert metrics.shown_from(other_attack, b) == ["from.a.pgd-i1-K1-l0.5"]
+    a.write_manifest({**a.manifest, "model": {"hash": "trained again"}})
+    assert metrics.shown_from(a, b) == []
 
 
 def test_what_is_not_known_is_not_said(tmp_path):

@@ -1,13 +1,14 @@
 """Other stores as sources of images: what their attacks are called."""
 
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from robustdeq.evaluation import evaluate, metrics, repertoire
-from robustdeq.evaluation.labels import source_labels
+from robustdeq.evaluation import AttackSpec, Store, evaluate, metrics, repertoire
+from robustdeq.evaluation.labels import named_sources
 from robustdeq.threat import Linf
 from tests.evaluation.predictors import EPS, images, small_deq
 
@@ -17,7 +18,7 @@ WEAK = "attacks: [{name: weak, attack: pgd, options: {steps: 1, step_size: 0.02}
 def named(*folders, attacks=()):
     manifest = {f"from.{label}.pgd": {"attack": "stored", "options": {"store": store, "attack": "pgd"}}
                 for store, label in attacks}  # fmt: skip
-    return list(source_labels(map(Path, folders), manifest, Path("/runs/target")).values())
+    return [source.label for source in named_sources(map(Path, folders), manifest, Path("/runs/target"))]
 
 
 def test_a_source_is_called_by_the_shortest_end_of_its_path_that_tells_it_apart():
@@ -37,6 +38,7 @@ def test_a_source_of_the_store_keeps_its_name_beside_new_ones():
     assert named("/runs/b/out", attacks=before) == ["b+out"]
     assert named("/runs/b/out", "/runs/a/out", attacks=before) == ["b+out", "out"]
     assert named("/runs/a/out", attacks=[*before, ("/runs/b/out", "b+out")]) == ["out"]
+    assert named("/runs/a/out", "/runs/b/out", attacks=[("../a/out", "mine")]) == ["mine", "b+out"]
 
 
 def test_two_sources_of_one_name_are_shown_to_a_predictor_and_the_store_goes_on(tmp_path):
@@ -54,6 +56,31 @@ def test_two_sources_of_one_name_are_shown_to_a_predictor_and_the_store_goes_on(
     a, b = "../a/out", "../b/out"  # as seen from the target
     assert target("a") == {"pgd-ready": None, "from.out.weak": a}
     assert target("a", "b") == target("b") == {"pgd-ready": None, "from.out.weak": a, "from.b+out.weak": b}
+
+
+@pytest.mark.parametrize("moved", [True, False], ids=["moved", "of an earlier version"])
+def test_a_store_goes_on_with_sources_that_moved_along_or_are_written_down_whole(tmp_path, moved):
+    (tmp_path / "weak.yaml").write_text(WEAK)
+    options = {"threat": Linf(EPS), "batch_size": 2, "shard_size": 2}
+    here = tmp_path / "here"
+    evaluate(small_deq(2), images(4), tmp_path / "weak.yaml", here / "a", keep_images=True, **options)
+
+    def target(folder):
+        return evaluate(small_deq(), images(4), "quick", folder / "b", sources=[folder / "a"], **options).store
+
+    store = target(here)
+    if moved:
+        here = here.rename(tmp_path / "there")
+    else:  # with the place and the hash that it had then
+        manifest = store.manifest
+        config = manifest["attacks"]["from.a.weak"]
+        config["options"]["store"] = str((here / "a").resolve())
+        spec = AttackSpec(**{f.name: config[f.name] for f in fields(AttackSpec)})
+        store.write_manifest({**manifest, "attacks": {**manifest["attacks"], spec.name: spec.as_json()}})
+    store = Store(here / "b")
+    store.attack_path("from.a.weak", 1).unlink()
+    store = target(here)
+    assert (sorted(store.attacks), store.complete("from.a.weak")) == (["from.a.weak", "pgd-ready"], True)
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ import polars as pl
 import pytest
 
 from robustdeq.evaluation import Store, evaluate, repertoire, transfer
+from robustdeq.evaluation.labels import Source
 from robustdeq.evaluation.setting import Setting
 from robustdeq.evaluation.subject import Subject
 from robustdeq.threat import Linf
@@ -59,4 +60,6 @@ def test_sanity_attacks_of_a_source_are_no_transfer(deployed, images, tmp_path):
     for name in configs:
         source.images_path(name, 0).parent.mkdir(parents=True)
         source.images_path(name, 0).touch()
-    assert [spec.name for spec in transfer.stored_attacks(source.folder, setting)] == ["from.source.pgd-ready"]
+    assert [spec.name for spec in transfer.stored_attacks(Source(source.folder, "source", "source"), setting.data)] == [
+        "from.source.pgd-ready"
+    ]

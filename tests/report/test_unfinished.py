@@ -62,25 +62,25 @@ def test_the_lowest_of_several_autoattacks_is_a_bound_until_all_are_done(tmp_pat
     assert shown == ["80.00", "<= 90.00", "<= 80.00", "<= 80.00"]
 
 
-def test_transfer_is_a_bound_where_not_all_images_were_shown(tmp_path):
+def test_transfer_is_a_bound_where_not_all_images_were_shown(tmp_path, monkeypatch):
     names = list(grid_of(2))
     two_attacks(tmp_path / "a", whole=True)
-    stored = {"store": str(tmp_path / "a"), "hash": "h", "model": "m"}
+    two_attacks(tmp_path / "c", whole=True)  # takes no part
     specs = grid_of(2)
     for name in names:
-        specs |= attack(
-            f"from.a.{name}", "transfer", attack="stored", options={**stored, "attack": name}, oracle="none"
-        )
+        options = {"store": "../a", "hash": specs[name]["hash"], "model": "h", "attack": name}
+        specs |= attack(f"from.a.{name}", "transfer", attack="stored", options=options, oracle="none")
     target = make_store(tmp_path / "b", {name: [0] for name in specs}, specs=specs)
     shown = {name: cell.shown for name, cell in second_row(tmp_path).items()}
-    assert (shown["from a"], shown["from b"]) == ("90.00", "90.00")
+    assert (shown["from a"], shown["from b"], "from c" in shown) == ("90.00", "90.00", False)
     target.attack_path(f"from.a.{names[0]}", 0).unlink()
     target.attack_path(names[1], 0).unlink()
     cells = second_row(tmp_path)
     assert (cells["from a"].shown, cells["from a"].small) == ("<= 90.00", f"{len(names) - 1} of {len(names)} attacks")
     assert cells["from b"].shown == "<= 90.00"
-    found = unfinished(tmp_path)
-    assert f"--sources {tmp_path / 'a'} --out {tmp_path / 'b'}" in found.command
+    assert f"--sources {tmp_path / 'a'} --out {tmp_path / 'b'}" in unfinished(tmp_path).command
+    monkeypatch.chdir(tmp_path)
+    assert "--sources a --out b" in unfinished(".").command
 
 
 def second_row(folder):

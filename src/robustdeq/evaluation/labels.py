@@ -6,42 +6,48 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 
-def place(source: Path, store: Path) -> str:
-    """Where a source lies as a store writes it down: as seen from its own folder, so that both can move together."""
-    try:
-        return Path(os.path.relpath(source.resolve(), store.resolve())).as_posix()
-    except ValueError:  # on another drive
-        return str(source.resolve())
+@dataclass(frozen=True)
+class Source:
+    """A store whose images are shown to the predictor of another store."""
+
+    folder: Path
+    label: str
+    """In the names of the attacks."""
+    place: str
+    """Where it lies as the other store writes it down: seen from its own folder, so that both can move together."""
 
 
-def source_at(written: str, store: Path) -> Path:
-    """The folder of a source that a store has written down; one on its own stays where it was."""
-    return (store.resolve() / written).resolve()
+def named_sources(folders: Iterable[str | Path], attacks: Mapping[str, Any], store: Path) -> list[Source]:
+    """The folders as sources of a store, each once; its label is the shortest end of its path that no other has.
 
-
-def source_labels(folders: Iterable[str | Path], attacks: Mapping[str, Any], store: Path) -> dict[Path, str]:
-    """A label for each folder, once: the shortest end of its path that no other source has.
-
-    A folder that the attacks of this store (in its manifest) come from already keeps its label, whatever others are
+    One that the attacks of the store (in its manifest) come from already stays what it is there, whatever others are
     given now: the same command goes on, and further sources may be added.
     """
     paths = list(dict.fromkeys(Path(folder).resolve() for folder in folders))
     known = _known(attacks, store)
-    taken = set(known.values())
-    labels = {path: known[path] for path in paths if path in known}
+    taken = {source.label for source in known.values()}
     others = {*paths, *known}
-    for path in (path for path in paths if path not in known):
-        labels[path] = next(
+
+    def new(path: Path) -> Source:
+        label = next(
             label
             for length in range(1, len(path.parts) + 2)
             if (label := _end(path, length)) not in taken
             and all(_end(other, length) != label for other in others if other != path)
         )
-    return {path: labels[path] for path in paths}
+        return Source(path, label, Path(os.path.relpath(path, store.resolve())).as_posix())
+
+    return [known.get(path) or new(path) for path in paths]
+
+
+def source_at(place: str, store: Path) -> Path:
+    """The folder of a source that a store has written down; an absolute one, as earlier versions wrote, is itself."""
+    return (store.resolve() / place).resolve()
 
 
 def _end(path: Path, length: int) -> str:
@@ -52,10 +58,11 @@ def _end(path: Path, length: int) -> str:
     return text
 
 
-def _known(attacks: Mapping[str, Any], store: Path) -> dict[Path, str]:
-    """Folder and label of the sources that attacks of a manifest come from."""
-    stored = {name: config["options"] for name, config in attacks.items() if config["attack"] == "stored"}
-    return {
-        source_at(options["store"], store): name.removeprefix("from.").removesuffix(f".{options['attack']}")
-        for name, options in stored.items()
-    }
+def _known(attacks: Mapping[str, Any], store: Path) -> dict[Path, Source]:
+    """The sources that attacks of a manifest come from, by their folders."""
+    found = {}
+    for name, options in ((n, c["options"]) for n, c in attacks.items() if c["attack"] == "stored"):
+        folder = source_at(options["store"], store)
+        label = name.removeprefix("from.").removesuffix(f".{options['attack']}")
+        found[folder] = Source(folder, label, options["store"])
+    return found

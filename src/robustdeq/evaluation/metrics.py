@@ -346,17 +346,24 @@ def transfer_matrix(stores: dict[str, Store], *, state: str | None = None) -> pl
 def shown_from(source: Store, target: Store) -> list[str]:
     """The attacks of a target's store that show it the images of a source's grid; of itself, its own grid.
 
-    That is what it was evaluated on with `sources` (attacks of the group transfer, inside the target's threat). Of a
-    defended source with aware attacks these alone: its oblivious images are those of its undefended model.
+    That is what it was evaluated on with `sources` (attacks of the group transfer, inside the target's threat), if the
+    source still is what it was then. Of a defended source with aware attacks these alone: its oblivious images are
+    those of its undefended model.
     """
-    own = grid_attacks(source)
-    if source.folder.resolve() == target.folder.resolve():
+    home, configs, own = source.folder.resolve(), source.manifest["attacks"], grid_attacks(source)
+    if home == target.folder.resolve():
         return own
-    made = {name for name in own if source.manifest["attacks"][name]["group"] == "grid-aware"} or {*own}
-    configs = {name: target.manifest["attacks"][name] for name in judged_attacks(target)}
-    stored = {name: config["options"] for name, config in configs.items() if config["attack"] == "stored"}
-    home = source.folder.resolve()
-    return [name for name, o in stored.items() if source_at(o["store"], target.folder) == home and o["attack"] in made]
+    made = {name for name in own if configs[name]["group"] == "grid-aware"} or {*own}
+    names = []
+    for name in judged_attacks(target):
+        config = target.manifest["attacks"][name]
+        options = config["options"]
+        if config["attack"] != "stored" or source_at(options["store"], target.folder) != home:
+            continue
+        same = options["model"] == source.manifest["model"]["hash"]
+        if same and options["attack"] in made and options["hash"] == configs[options["attack"]]["hash"]:
+            names.append(name)
+    return names
 
 
 def _ball(config: Mapping[str, Any]) -> Threat:

@@ -32,11 +32,6 @@ class Setting:
     """What the manifest says of the images; those of the sources must be the same."""
 
     @property
-    def folder(self) -> Path:
-        """Where results go, or would go."""
-        return Path() if self.store is None else self.store.folder
-
-    @property
     def ball(self) -> dict[str, Any]:
         """The threat as fields of a specification."""
         return {"norm": type(self.threat).__name__, "eps": self.threat.eps}

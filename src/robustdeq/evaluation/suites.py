@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from robustdeq.evaluation import metrics
-from robustdeq.evaluation.labels import source_labels
+from robustdeq.evaluation.labels import named_sources
 from robustdeq.evaluation.named import SUITES, Suite
 from robustdeq.evaluation.setting import Setting
 from robustdeq.evaluation.specs import AttackSpec
@@ -43,9 +43,7 @@ def make_suite(name: str | Path, setting: Setting) -> Suite:
         raise ValueError(f"no suite named {name}; {hint}")
     if setting.subject.dynamic is None and WITHOUT_DYNAMICS not in suite.notes:
         suite = replace(suite, notes=[*suite.notes, WITHOUT_DYNAMICS])
-    labels = source_labels(setting.sources, _manifest_attacks(setting.store), setting.folder)
-    stored = [spec for folder, label in labels.items() for spec in stored_attacks(folder, setting, label)]
-    suite = replace(suite, specs=[*suite.specs, *stored])
+    suite = replace(suite, specs=[*suite.specs, *_shown(setting)])
     names = [spec.name for spec in suite.specs]
     twice = sorted({n for n in names if names.count(n) > 1})
     if twice:
@@ -60,10 +58,12 @@ def _for_union(suite: Suite) -> Suite:
     return replace(suite, also={}, keep_images=False, notes=[*suite.notes, DEPLOYED_ONLY])
 
 
-def _manifest_attacks(store: Store | None) -> Mapping[str, Any]:
-    """What a store holds or is meant to hold already."""
-    manifest = None if store is None else store.read_manifest()
-    return {} if manifest is None else manifest["attacks"]
+def _shown(setting: Setting) -> list[AttackSpec]:
+    """The images of the sources, as attacks."""
+    folder = Path() if setting.store is None else setting.store.folder
+    manifest = None if setting.store is None else setting.store.read_manifest()
+    sources = named_sources(setting.sources, {} if manifest is None else manifest["attacks"], folder)
+    return [spec for source in sources for spec in stored_attacks(source, setting.data)]
 
 
 _OWN = [f.name for f in fields(AttackSpec) if f.name not in ("group",)]

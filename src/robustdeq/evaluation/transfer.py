@@ -9,8 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from robustdeq.evaluation.labels import place, source_at, source_labels
-from robustdeq.evaluation.setting import Setting
+from robustdeq.evaluation.labels import Source, source_at
 from robustdeq.evaluation.specs import SANITY, AttackSpec
 from robustdeq.evaluation.store import Store
 
@@ -18,33 +17,32 @@ FIXED = ("cifar10", "digits")
 """Data sets that are the same wherever they lie: the first images of one are the first of another."""
 
 
-def stored_attacks(folder: Path, setting: Setting, label: str | None = None) -> list[AttackSpec]:
-    """The kept images of another store, as attacks on this predictor; called by the folder's name if not said.
+def stored_attacks(source: Source, data: Mapping[str, Any]) -> list[AttackSpec]:
+    """The kept images of another store, as attacks on a predictor that is evaluated on data (as in its manifest).
 
     Only those that were made against its own predictor: images that it was shown itself have their own source.
     """
-    source = Store(folder)
-    if source.manifest["union"]:
+    store, folder = Store(source.folder), source.folder
+    if store.manifest["union"]:
         raise ValueError(
             f"{folder} was evaluated with --union, where broken images leave: it has no images for a transfer; "
             "evaluate it with --keep-images and without --union into another folder"
         )
-    label = source_labels([folder], {}, setting.folder)[folder.resolve()] if label is None else label
-    configs = source.manifest["attacks"]
+    configs = store.manifest["attacks"]
     own = [name for name, c in configs.items() if c["attack"] != "stored" and c["group"] != SANITY]
-    names = [name for name in own if source.has_images(name)]
-    _check_same_images(source, setting.data)
+    names = [name for name in own if store.has_images(name)]
+    _check_same_images(store, data)
     if not names:
         raise ValueError(f"{folder} keeps no adversarial images: evaluate it with --keep-images or --suite transfer")
     return [
         AttackSpec(
-            name=f"from.{label}.{name}",
+            name=f"from.{source.label}.{name}",
             attack="stored",
             options={
-                "store": place(folder, setting.folder),
+                "store": source.place,
                 "attack": name,
                 "hash": configs[name]["hash"],
-                "model": source.manifest["model"]["hash"],
+                "model": store.manifest["model"]["hash"],
             },
             oracle="none",
             group="transfer",

@@ -83,7 +83,7 @@ def _needed_sources(r: Result) -> list[str]:
     """Stores whose images a store has still to be shown."""
     configs = r.store.manifest["attacks"].items()
     written = {c["options"]["store"] for name, c in configs if c["attack"] == "stored" and not r.store.complete(name)}
-    found, here = sorted(source_at(place, r.store.folder) for place in written), Path.cwd()
+    found, here = sorted(source_at(text, r.store.folder) for text in written), Path.cwd()
     return [(path.relative_to(here) if path.is_relative_to(here) else path).as_posix() for path in found]
 
 

@@ -20,9 +20,9 @@ def table_3(results: list[Result]) -> Table | None:
     except IncompleteError:
         return None
     pairs = {(row["target"], row["source"]): row for row in matrix.iter_rows(named=True)}
-    if not any(target != source for target, source in pairs):
+    labels = sorted({label for pair in pairs if len({*pair}) > 1 for label in pair})
+    if not labels:
         return None
-    labels = sorted({label for pair in pairs for label in pair})
     rows = []
     for target in labels:
         cells = []
@@ -41,7 +41,8 @@ def table_3(results: list[Result]) -> Table | None:
     head = ("target", "method", *(f"from {label}" for label in labels), *(f"paper: {label}" for label in labels))
     note = (
         "A row is a model, a column the model that the attacks were made against; the diagonal is a model's own grid. "
-        "Of a defended model attacked with --aware others see these images alone: the oblivious ones are its base's."
+        "Of a defended model attacked with --aware that is both kinds, and others are shown the aware images alone: "
+        "the oblivious ones are its base's. Stores that share no images are left out."
     )
     return Table(
         "table-3",
