@@ -64,6 +64,21 @@ def test_a_killed_item_goes_on_with_its_next_batch_and_ends_the_same(run, monkey
     assert not (store.folder / "begun").exists()
 
 
+def test_a_store_goes_on_in_batches_of_another_size(run, monkeypatch):
+    monkeypatch.setattr(begun, "WORTH", 0.0)
+    expected, _ = run("whole")
+    run("store", dies_in=2)
+    store, computed = run("store", batch_size=4)
+    assert computed == [0, 2]  # batches are known by their first image: all anew
+    assert not (store.folder / "begun").exists()
+    (attack,) = store.attacks
+    keys = ["image", "predictor", "state"]
+    rows, same = (s.rows(attack).select(*keys, "prediction").sort(keys).collect() for s in (store, expected))
+    assert rows.equals(same)
+    manifest = store.manifest
+    assert (manifest["batch_size"], [run["batch_size"] for run in manifest["runs"]]) == (2, [2, 4])
+
+
 def test_what_a_kill_left_of_an_item_that_is_done_is_removed(run, monkeypatch):
     monkeypatch.setattr(begun, "WORTH", 0.0)
     store, _ = run("store")
@@ -112,7 +127,7 @@ def test_what_is_computed_soon_is_not_kept(run):
 def test_a_batch_that_cannot_be_read_is_computed_again(run, monkeypatch, kind, keep_images):
     monkeypatch.setattr(begun, "WORTH", 0.0)
     store, _ = run("store", dies_in=2, keep_images=keep_images)
-    (path,) = store.folder.glob(f"begun/*/shard-0000/batch-0001.{kind}")
+    (path,) = store.folder.glob(f"begun/*/shard-0000/by-2/batch-0001.{kind}")
     path.write_bytes(path.read_bytes()[:40])
     assert run("store", keep_images=keep_images)[1] == [1, 2, 3]
 
@@ -121,20 +136,20 @@ def test_a_batch_of_other_images_or_without_its_images_is_none(tmp_path):
     rows = pl.DataFrame({"image": [3, 5]}).select(
         pl.col("image") if name == "image" else pl.lit(None).alias(name) for name in BATCH_SCHEMA
     )
-    place = Begun(Store(tmp_path), "pgd", 0, keep_images=False)
+    place = Begun(Store(tmp_path), "pgd", 0, 2, keep_images=False)
     place.write(0, rows, torch.tensor([3, 5]), torch.zeros(2, 3, 2, 2))
     assert place.read(0, torch.tensor([3, 5])) is not None
     assert place.read(0, torch.tensor([3, 6])) is None
     assert place.read(0, torch.tensor([5, 3])) is None
     assert place.read(1, torch.tensor([3, 5])) is None
-    assert Begun(Store(tmp_path), "pgd", 0, keep_images=True).read(0, torch.tensor([3, 5])) is None
+    assert Begun(Store(tmp_path), "pgd", 0, 2, keep_images=True).read(0, torch.tensor([3, 5])) is None
 
 
 def test_items_beside_it_stay_when_one_is_done(tmp_path):
     rows = pl.DataFrame({"image": [0]}).select(
         pl.col("image") if name == "image" else pl.lit(None).alias(name) for name in BATCH_SCHEMA
     )
-    one, other = (Begun(Store(tmp_path), "pgd", shard, keep_images=False) for shard in (0, 1))
+    one, other = (Begun(Store(tmp_path), "pgd", shard, 2, keep_images=False) for shard in (0, 1))
     for place in (one, other):
         place.write(0, rows, torch.tensor([0]), torch.empty(0))
     one.drop()

@@ -265,7 +265,7 @@ def test_another_model_or_configuration_is_refused_with_the_difference(run, stra
         ({"data": images(7)}, "data.images: 8 in the store, 7 asked for"),
         ({"threat": Linf(0.2)}, r"attacks.a.eps: 0.05 in the store, 0.2 asked for"),
         ({"union": True}, "union: False in the store, True asked for"),
-        ({"batch_size": 5}, "batch_size: 3 in the store, 5 asked for"),
+        ({"shard_size": 5}, "shard_size: 4 in the store, 5 asked for"),
     ]
     for change, message in cases:
         with pytest.raises(OtherStoreError, match=message):

@@ -40,6 +40,7 @@ class Begun:
     store: Store
     attack: str
     shard: int
+    batch_size: int
     keep_images: bool
 
     @staticmethod
@@ -71,14 +72,19 @@ class Begun:
 
     def drop(self) -> None:
         """The item is done."""
-        shutil.rmtree(self._folder, ignore_errors=True)
+        shutil.rmtree(self._item, ignore_errors=True)
         with suppress(OSError):  # other items are under way there
-            self._folder.parent.rmdir()
-            self._folder.parent.parent.rmdir()
+            self._item.parent.rmdir()
+            self._item.parent.parent.rmdir()
+
+    @property
+    def _item(self) -> Path:
+        return self.store.folder / FOLDER / self.attack / f"shard-{self.shard:04d}"
 
     @property
     def _folder(self) -> Path:
-        return self.store.folder / FOLDER / self.attack / f"shard-{self.shard:04d}"
+        """Batches of another size are of no use."""
+        return self._item / f"by-{self.batch_size}"
 
     def _paths(self, batch: int) -> tuple[Path, Path]:
         name = self._folder / f"batch-{batch:04d}"

@@ -23,6 +23,8 @@ FORMAT = "robustdeq-evaluation"
 VERSION = 1
 GROWING = ("attacks", "suites", "asked", "notes", "runs")
 """Fields that another run in the same store adds to; all others must be equal."""
+FREE = ("model.name", "batch_size")
+"""But these: a model may be called by another path, and what happens to an image does not depend on its batch."""
 
 SHOWN = 12
 """Differences of a refused run that are shown."""
@@ -66,7 +68,7 @@ class Plan:
 
     def as_json(self, world_size: int) -> dict[str, Any]:
         """The manifest of a store in which this is the only run."""
-        subject = self.subject
+        subject, started = self.subject, datetime.now(UTC).isoformat(timespec="seconds")
         content = {
             "format": FORMAT,
             "format_version": VERSION,
@@ -94,7 +96,7 @@ class Plan:
             "suites": [self.suite],
             "asked": [self.asked],
             "notes": list(self.notes),
-            "runs": [{"started": datetime.now(UTC).isoformat(timespec="seconds"), **provenance(world_size)}],
+            "runs": [{"started": started, **provenance(world_size), "batch_size": self.batch_size}],
         }
         return cast("dict[str, Any]", json.loads(json.dumps(content)))  # compared with what was read: no tuples
 
@@ -164,7 +166,7 @@ def differences(found: dict[str, Any], wanted: dict[str, Any], prefix: str = "")
     lines = []
     for key in sorted(found.keys() | wanted.keys()):
         a, b = found.get(key), wanted.get(key)
-        if f"{prefix}{key}" in (*GROWING, "model.name", "answers"):  # the same model may be called by another path
+        if f"{prefix}{key}" in (*GROWING, *FREE, "answers"):
             continue
         if isinstance(a, dict) and isinstance(b, dict):
             lines += differences(a, b, f"{prefix}{key}.")

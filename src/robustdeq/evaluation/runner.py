@@ -115,7 +115,7 @@ class Runner:
                 self._kept[item] = count * self.plan.batch_size
 
     def _begun(self, item: Item) -> Begun:
-        return Begun(self.store, str(item.attack), item.shard, self._keeps(item.attack))
+        return Begun(self.store, str(item.attack), item.shard, self.plan.batch_size, self._keeps(item.attack))
 
     def _next(self) -> Bundle | None:
         """A bundle of this process, else whatever else is missing and can be done."""
