@@ -73,6 +73,7 @@ def test_transfer_is_a_bound_where_not_all_images_were_shown(tmp_path, monkeypat
     target = make_store(tmp_path / "b", {name: [0] for name in specs}, specs=specs)
     shown = {name: cell.shown for name, cell in second_row(tmp_path).items()}
     assert (shown["from a"], shown["from b"], "from c" in shown) == ("90.00", "90.00", False)
+    assert (shown["paper: a"], shown["comparable"][:18]) == ("(50.46)", "no: model mdeq-nan")
     target.attack_path(f"from.a.{names[0]}", 0).unlink()
     target.attack_path(names[1], 0).unlink()
     cells = second_row(tmp_path)

@@ -6,6 +6,7 @@ from robustdeq.evaluation import metrics
 from robustdeq.evaluation.metrics import IncompleteError
 from robustdeq.evaluation.statistics import Share
 from robustdeq.report import paper
+from robustdeq.report.numbers import because
 from robustdeq.report.sources import Result
 from robustdeq.report.table import APART, NONE, Cell, Table, bound, published, share
 
@@ -23,6 +24,7 @@ def table_3(results: list[Result]) -> Table | None:
     labels = sorted({label for pair in pairs if len({*pair}) > 1 for label in pair})
     if not labels:
         return None
+    reasons = list(dict.fromkeys(why for label in labels for why in by_label[label].differences_from_the_paper()))
     rows = []
     for target in labels:
         cells = []
@@ -36,9 +38,10 @@ def table_3(results: list[Result]) -> Table | None:
             cell = share(found, f"store {target}: predictor deployed, deployed state; {what}")
             cells.append(bound(cell, row["attacks"], len(metrics.shown_from(stores[source], stores[target]))))
         method = by_label[target]
-        theirs = [_transfer_of_the_paper(method, by_label[source]) for source in labels]
-        rows.append([Cell(target), Cell(method.method), *cells, *theirs])
-    head = ("target", "method", *(f"from {label}" for label in labels), *(f"paper: {label}" for label in labels))
+        theirs = [_of_the_paper(method, by_label[source], comparable=not reasons) for source in labels]
+        rows.append([Cell(target), Cell(method.method), *cells, *theirs, because(method, reasons)])
+    columns = [f"{whose}{label}" for whose in ("from ", "paper: ") for label in labels]
+    head = ("target", "method", *columns, "comparable")
     note = (
         "A row is a model, a column the model that the attacks were made against; the diagonal is a model's own grid. "
         "Of a defended model attacked with --aware that is both kinds, and others are shown the aware images alone: "
@@ -53,8 +56,7 @@ def table_3(results: list[Result]) -> Table | None:
     )
 
 
-def _transfer_of_the_paper(target: Result, source: Result) -> Cell:
+def _of_the_paper(target: Result, source: Result, *, comparable: bool) -> Cell:
     if target.training != "TRADES" or source.training != "TRADES":
         return NONE
-    comparable = not (target.differences_from_the_paper() or source.differences_from_the_paper())
     return published(paper.TABLE_3.get((target.method, source.method)), "Table 3", comparable=comparable)
