@@ -30,7 +30,7 @@ evaluate() { # model, folder, further flags
 }
 
 hundreds="--limit 200 --batch-size 200"
-defended="--limit 200 --batch-size 200 --shard-size 200 --defence entropy --defence.direction sign"
+defended="--limit 200 --batch-size 100 --shard-size 200 --defence entropy --defence.direction sign"
 
 for name; do
   case $name in # what a store was begun with it goes on with
