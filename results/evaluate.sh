@@ -33,7 +33,7 @@ hundreds="--limit 200 --batch-size 200"
 defended="--limit 200 --batch-size 100 --shard-size 200 --defence entropy --defence.direction sign"
 
 for name; do
-  case $name in # what a store was begun with it goes on with
+  case $name in # the sizes that a store was begun with
     trades-random) thousand="--limit 1000 --batch-size 500 --shard-size 500" ;;
     *-seed*) thousand="--limit 1000 --batch-size 125 --shard-size 250" ;;
     *) thousand="--limit 1000 --batch-size 250 --shard-size 250" ;;

@@ -79,6 +79,13 @@ def test_a_store_goes_on_in_batches_of_another_size(run, monkeypatch):
     assert (manifest["batch_size"], [run["batch_size"] for run in manifest["runs"]]) == (2, [2, 4])
 
 
+def test_nothing_is_left_of_small_batches_where_one_batch_holds_all(run, monkeypatch):
+    monkeypatch.setattr(begun, "WORTH", 0.0)
+    run("store", dies_in=2)
+    store, _ = run("store", batch_size=8)
+    assert not (store.folder / "begun").exists()
+
+
 def test_what_a_kill_left_of_an_item_that_is_done_is_removed(run, monkeypatch):
     monkeypatch.setattr(begun, "WORTH", 0.0)
     store, _ = run("store")

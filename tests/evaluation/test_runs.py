@@ -6,6 +6,7 @@ import math
 import os
 import shutil
 import signal
+from dataclasses import replace
 
 import polars as pl
 import pytest
@@ -270,6 +271,19 @@ def test_another_model_or_configuration_is_refused_with_the_difference(run, stra
     for change, message in cases:
         with pytest.raises(OtherStoreError, match=message):
             run("store", **change)
+
+
+@pytest.mark.parametrize("kind", ["coupled", "not said"])
+def test_where_batch_mates_may_matter_another_batch_size_is_refused(run, kind):
+    def predictor():
+        model = small_deq()
+        if kind == "coupled":
+            model.solver = replace(model.solver, batch_coupled=True)
+        return EarlyState(model, state=3) if kind == "coupled" else model.forward
+
+    run("store", predictor=predictor(), suite="quick")
+    with pytest.raises(OtherStoreError, match="batch_size: 3 in the store, 5 asked for"):
+        run("store", predictor=predictor(), suite="quick", batch_size=5)
 
 
 def test_another_attack_of_the_same_name_is_refused(run, straight, tmp_path, suite):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, cast
@@ -23,8 +23,6 @@ FORMAT = "robustdeq-evaluation"
 VERSION = 1
 GROWING = ("attacks", "suites", "asked", "notes", "runs")
 """Fields that another run in the same store adds to; all others must be equal."""
-FREE = ("model.name", "batch_size")
-"""But these: a model may be called by another path, and what happens to an image does not depend on its batch."""
 
 SHOWN = 12
 """Differences of a refused run that are shown."""
@@ -164,9 +162,12 @@ def _wait_for(store: Store, attacks: Iterable[str]) -> None:
 def differences(found: dict[str, Any], wanted: dict[str, Any], prefix: str = "") -> list[str]:
     """What keeps a run out of a store, one line each."""
     lines = []
+    free = ["model.name", "answers"]  # the same model may be called by another path; answers are compared as numbers
+    if not prefix and knows_no_batch(wanted):
+        free.append("batch_size")
     for key in sorted(found.keys() | wanted.keys()):
         a, b = found.get(key), wanted.get(key)
-        if f"{prefix}{key}" in (*GROWING, *FREE, "answers"):
+        if f"{prefix}{key}" in (*GROWING, *free):
             continue
         if isinstance(a, dict) and isinstance(b, dict):
             lines += differences(a, b, f"{prefix}{key}.")
@@ -185,11 +186,23 @@ def differences(found: dict[str, Any], wanted: dict[str, Any], prefix: str = "")
     return lines
 
 
+def knows_no_batch(manifest: Mapping[str, Any]) -> bool:
+    """Whether every scored predictor is a DEQ that solves for each sample alone: then any batch size will do."""
+
+    def coupled(config: Any) -> Iterator[bool]:
+        for key, value in config.items() if isinstance(config, dict) else ():
+            yield from [bool(value)] if key == "batch_coupled" else coupled(value)
+
+    found = [list(coupled(predictor["config"])) for predictor in manifest["predictors"].values()]
+    return all(words and not any(words) for words in found)
+
+
 def merge(found: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
     """The manifest after another run; a run with nothing new in its provenance is not listed again."""
     runs = list(found["runs"])
     latest = {key: value for key, value in wanted["runs"][0].items() if key != "started"}
-    if all({k: v for k, v in run.items() if k != "started"} != latest for run in runs):
+    before = [{"batch_size": found.get("batch_size"), **run} for run in runs]  # earlier versions wrote none
+    if all({k: v for k, v in run.items() if k != "started"} != latest for run in before):
         runs += wanted["runs"]
     return {
         **found,

@@ -220,7 +220,7 @@ class Runner:
         )
 
     def _run_attacks(self, bundle: Bundle, index: Tensor) -> Bundle:
-        """All of a bundle, whatever of it is stored already, so that its batches are those of every other run.
+        """All of a bundle, whatever of it is stored already, so that its batches are those of every other such run.
 
         Returns:
             What was written.
@@ -247,8 +247,8 @@ class Runner:
                 kept = index, torch.cat([pixels for _, pixels in done])[pairs[:, 0] == number]
             self._write(str(item.attack), shard, table, kept if self._keeps(item.attack) else None)
             written.append(item)
-        if single is not None:
-            single.drop()
+        for item in bundle if Begun.anywhere(self.store) else ():
+            self._begun(item).drop()
         return tuple(written)
 
     def _batch_of(self, specs: list[AttackSpec], pairs: Tensor, number: int, single: Begun | None) -> Batch:

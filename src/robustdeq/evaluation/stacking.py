@@ -26,7 +26,7 @@ def bundles(
     """Those that fit into one batch with a whole data shard of each taken together, in the order of their firsts.
 
     It depends on the configuration alone, never on what is done already: what an attack's images go through, to the
-    last bit, is the same in every run.
+    last bit, is the same in every run with this batch size.
     """
     together: dict[str, list[AttackSpec]] = {}
     for spec in specs:

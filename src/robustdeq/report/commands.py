@@ -114,13 +114,14 @@ def folder(r: Result, end: str = "") -> str:
 
 
 def _settings(r: Result) -> Settings:
-    """What the store insists on besides the defence, where it is not what `evaluate` takes by itself."""
+    """What the store insists on or is used to besides the defence, where it is not what `evaluate` takes by itself."""
     manifest, metadata, name = r.store.manifest, r.metadata, r.data["name"]
     given = {
         "data": None if metadata.get("dataset") == name else name,
         "data_root": None if name in _WITHOUT_ROOT else ROOT,
         "limit": r.data["limit"],
-        **{key: manifest.get(key) for key in ("batch_size", "shard_size", "seed")},
+        "batch_size": [{}, *manifest["runs"]][-1].get("batch_size", manifest.get("batch_size")),
+        **{key: manifest.get(key) for key in ("shard_size", "seed")},
         "norm": manifest["threat"]["norm"],
         "eps": _eps(r),
         "state": r.state if r.dynamic and r.state != str(min(8, r.states)) else None,
