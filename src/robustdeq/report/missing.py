@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from robustdeq.evaluation import metrics
 from robustdeq.report import paper
 from robustdeq.report.commands import again, folder, from_recipe, go_on
 from robustdeq.report.sources import Result, Sources, t_f_and_r
@@ -27,8 +28,11 @@ class Missing:
 def missing_experiments(sources: Sources) -> list[Missing]:
     """In the order of the paper."""
     found = [*_methods(sources)]
-    for r in (r for r in sources.results if r.predictor == "deployed"):
-        found += _attacks(r)
+    deployed = [r for r in sources.results if r.predictor == "deployed"]
+    for r in deployed:
+        found += _unfinished(r)
+    for stores in _by_predictor(deployed):
+        found += _attacks(stores)
     found += _transfer(sources)
     found += _settings(sources)
     if not sources.runs:
@@ -82,6 +86,16 @@ def _prefix(sources: Sources) -> str:
     return "cifar10-tiny" if any(model == "mdeq-tiny" for _, model in names) else "cifar10-large"
 
 
+def _by_predictor(results: list[Result]) -> list[list[Result]]:
+    """The stores of each predictor under a threat on a data set, however many images; unknown weights stand alone."""
+    groups: dict[str, list[Result]] = {}
+    for r in results:
+        threat = r.store.manifest["threat"]
+        own = r.label if r.weights is None else None
+        groups.setdefault(repr((r.subject, own, r.data["name"], threat["norm"], threat["eps"])), []).append(r)
+    return [*groups.values()]
+
+
 def _unfinished(r: Result) -> list[Missing]:
     """What was begun in a store, with the command that goes on."""
     planned, clean = r.store.attacks, r.store.complete(None)
@@ -94,16 +108,34 @@ def _unfinished(r: Result) -> list[Missing]:
     return [Missing("all", what, "; ".join(go_on(r)))]
 
 
-def _attacks(r: Result) -> list[Missing]:
-    """What other suites would add to a store; only one that scores the same predictors may go into its folder."""
-    manifest, found = r.store.manifest, _unfinished(r)
-    planned = manifest["attacks"].values()
+def _attacks(stores: list[Result]) -> list[Missing]:
+    """What none of the stores of a predictor holds, and the suite that would add it to the largest of them."""
+    single = [r for r in stores if not r.store.manifest["union"]]
+    largest = max(single or stores, key=lambda r: (not r.aside, r.data["images"]))
+    if not single:
+        what = f"{largest.label}: accuracies under single attacks, which a store made with --union does not hold"
+        return [Missing("Tables 1, 2, 8", what, again(largest, "paper", "OTHER"))]
+    absent = set.intersection(*({item for item, *_ in _lacks(r)} for r in single))
+    if "Table 2" in absent:  # the same suite draws them
+        absent.discard("Figs. 2, 3c")
+    # only a suite that scores the same predictors may go into a store's folder
+    alone = set(largest.store.manifest["predictors"]) <= {"deployed", "base"}
+    found = []
+    for item, what, suite in _lacks(largest):
+        if item in absent:
+            here = alone and item not in ("Figs. 2, 3c", "images")  # what is done is not done again
+            keep = item == "images"
+            into = folder(largest, "" if here else "-images" if keep else f"-{suite}")
+            found.append(Missing(item, f"{largest.label}: {what}", again(largest, suite, into, keep_images=keep)))
+    return found
+
+
+def _lacks(r: Result) -> list[tuple[str, str, str]]:
+    """What a store does not hold: the item, in words, and the suite that has it."""
+    planned = r.store.manifest["attacks"].values()
     groups = {config["group"] for config in planned}
-    if manifest["union"]:
-        what = f"{r.label}: accuracies under single attacks, which a store made with --union does not hold"
-        return [*found, Missing("Tables 1, 2, 8", what, again(r, "paper", "OTHER"))]
     of_grid = r.whole_grid - len(r.oblivious_grid) if r.dynamic else 0
-    diagnosed = "ready" not in groups or any(config["diagnostics"] for config in planned)
+    diagnosed = any(config["diagnostics"] for config in planned)
     pictures = any(map(r.store.has_images, r.store.attacks))
     lacking = (
         ("Tables 1, 6, 7, 8, Figs. 3a, 5", f"{of_grid} of the grid's {r.whole_grid} attacks", "grid", of_grid > 0),
@@ -113,26 +145,19 @@ def _attacks(r: Result) -> list[Missing]:
         ("Figs. 2, 3c", "deviations and residuals under attack", "quick", r.dynamic and not diagnosed),
         ("images", "adversarial images to look at", "quick", not pictures),
     )
-    alone = set(manifest["predictors"]) <= {"deployed", "base"}
-    for item, what, suite, lacks in lacking:
-        if lacks:
-            here = alone and item not in ("Figs. 2, 3c", "images")  # what is done is not done again
-            keep = item == "images"
-            into = folder(r, "" if here else "-images" if keep else f"-{suite}")
-            found.append(Missing(item, f"{r.label}: {what}", again(r, suite, into, keep_images=keep)))
-    return found
+    return [(item, what, suite) for item, what, suite, lacks in lacking if lacks]
 
 
 def _transfer(sources: Sources) -> list[Missing]:
     """Images of each store shown to the others that were evaluated on the same ones."""
     whole = [r for r in sources.results if r.predictor == "deployed" and r.dynamic and not r.store.manifest["union"]]
     if any(config["attack"] == "stored" for r in whole for config in r.store.manifest["attacks"].values()):
-        return []
+        return _pairs(whole)
     first = next((r for r in whole if sum(other.images == r.images for other in whole) > 1), None)
     if first is None:
         return []
     others = [r for r in whole if r.images == first.images and r is not first]
-    keeping = [r for r in others if any(r.store.has_images(name) for name in r.grid)]
+    keeping = [r for r in others if _keeps_its_grid(r)]
     what = f"transfer between the models, here to {first.label}, and so for each"
     if keeping:
         return [Missing("Table 3", what, go_on(first, sources=[folder(r) for r in keeping])[0])]
@@ -140,6 +165,32 @@ def _transfer(sources: Sources) -> list[Missing]:
     made = again(others[0], "transfer", source)
     command = again(first, "transfer", target, sources=[source])
     return [Missing("Table 3", f"{what}; no images are kept yet", f"{made} && {command}")]
+
+
+def _pairs(whole: list[Result]) -> list[Missing]:
+    """The pairs that Table 3 has no number of, for each of its rows."""
+    shown = {
+        (target.label, source.label)
+        for target in whole
+        for source in whole
+        if target is not source and metrics.shown_from(source.store, target.store)
+    }
+    table = [r for r in whole if any(r.label in pair for pair in shown)]
+    found = []
+    for target in table:
+        absent = [r for r in table if r is not target and (target.label, r.label) not in shown]
+        what = f"transfer to {target.label} from {', '.join(r.label for r in absent)}"
+        gone = [r for r in absent if not _keeps_its_grid(r)]
+        if gone:
+            names = ", ".join(r.label for r in gone)
+            what += f"; no images of {names} are kept: first evaluate anew by suite transfer into other folders"
+        if absent:
+            found.append(Missing("Table 3", what, go_on(target, sources=[folder(r) for r in absent])[0]))
+    return found
+
+
+def _keeps_its_grid(r: Result) -> bool:
+    return any(r.store.has_images(name) for name in r.grid)
 
 
 def _settings(sources: Sources) -> list[Missing]:

@@ -153,6 +153,11 @@ class Result:
         return None if name is None else predictors[name].get("weights_sha256")
 
     @property
+    def subject(self) -> tuple[Any, ...]:
+        """The same for all results of a predictor: weights, training, defence and the state that predicts."""
+        return self.weights, *self.trained, self.method, self.state, self.settings
+
+    @property
     def images(self) -> tuple[Any, ...]:
         """What two results must share to be compared image by image: images and threat."""
         threat = self.store.manifest["threat"]
@@ -336,7 +341,7 @@ def t_f_and_r(r: Result) -> tuple[int, int] | None:
 
 
 def _identity(r: Result) -> tuple[Any, ...]:
-    return r.weights, *r.trained, r.method, r.state, r.settings, r.images
+    return r.subject, r.images
 
 
 def budget(eps: float) -> str:

@@ -1,0 +1,83 @@
+"""What a report says is missing: what no store of a predictor holds, not what each store does not."""
+
+from robustdeq.evaluation import Store
+from robustdeq.report import find_sources
+from robustdeq.report.missing import missing_experiments
+from tests.report.results import attack, grid_attack, grid_of, make_store, two_attacks
+
+AA = attack("aa", "autoattack", attack="autoattack", options={})
+
+
+def own(folder, label):
+    """The items that are missing of a store's predictor itself."""
+    return {m.item for m in missing_experiments(find_sources([folder])) if m.what.startswith(f"{label}: ")}
+
+
+def shown(source, names=("pgd-i1-K3-l0.5", "pgd-i2-K1-l1")):
+    """Attacks that show the images of a source's grid, as `sources` writes them."""
+    configs, model = source.manifest["attacks"], source.manifest["model"]["hash"]
+    specs = {}
+    for name in names:
+        place = {"store": f"../{source.folder.name}", "attack": name, "model": model, "hash": configs[name]["hash"]}
+        specs |= attack(f"from.{source.folder.name}.{name}", "transfer", attack="stored", options=place, oracle="none")
+    return specs
+
+
+def test_what_another_store_of_the_predictor_holds_is_not_missing(tmp_path):
+    two_attacks(tmp_path / "ablation", images=5)
+    assert {"Tables 1, 6, 7, 8, Figs. 3a, 5", "Table 1"} <= own(tmp_path, "ablation")
+    specs = grid_of(2) | AA
+    make_store(tmp_path / "whole", {name: [] for name in specs}, specs=specs)
+    # the ready-made attack and what it draws are in the ablation, grid and AutoAttack in the other
+    assert own(tmp_path, "ablation") == set()
+    assert own(tmp_path, "whole") == {"images"}
+
+
+def test_another_training_s_store_does_not_stand_for_it_nor_does_one_of_another_defence_or_budget(tmp_path):
+    two_attacks(tmp_path / "a")
+    specs = grid_of(2) | AA
+    for name, changes in (("b", {"states": "random"}), ("c", {"defended": True}), ("d", {"eps": 0.3})):
+        make_store(tmp_path / name, {attack: [] for attack in specs}, specs=specs, **changes)
+        assert {"Tables 1, 6, 7, 8, Figs. 3a, 5", "Table 1"} <= own(tmp_path, "a"), name
+
+
+def test_predictors_of_unknown_weights_stand_each_for_itself(tmp_path):
+    for name in ("a", "b"):
+        store = two_attacks(tmp_path / name)
+        manifest = store.read_manifest()
+        manifest["predictors"]["deployed"].pop("weights_sha256")
+        store.write_manifest(manifest)
+    assert own(tmp_path, "a") == own(tmp_path, "b") != set()
+
+
+def test_a_store_made_with_union_asks_for_single_attacks_only_where_no_other_has_them(tmp_path):
+    two_attacks(tmp_path / "u", union=True)
+    assert own(tmp_path, "u") == {"Tables 1, 2, 8"}
+    two_attacks(tmp_path / "s")
+    assert own(tmp_path, "u") == set()
+
+
+def test_the_figures_of_the_ready_made_attack_are_missing_where_it_was_run_without_them(tmp_path):
+    specs = attack("pgd-ready", "ready")
+    make_store(tmp_path / "a", {"pgd-ready": []}, specs=specs)
+    assert "Figs. 2, 3c" in own(tmp_path, "a")
+    make_store(tmp_path / "b", {"pgd-i1-K1-l0.5": []}, specs=grid_attack(1, 1, 0.5))  # has neither
+    assert "Figs. 2, 3c" in own(tmp_path, "a")
+    two_attacks(tmp_path / "c")
+    assert "Figs. 2, 3c" not in own(tmp_path, "a") | own(tmp_path, "c")
+
+
+def test_the_pairs_that_table_3_lacks_are_named_with_the_command_that_adds_them(tmp_path):
+    a = two_attacks(tmp_path / "a", keep=True)
+    specs = grid_attack(1, 3, 0.5) | grid_attack(2, 1, 1.0) | shown(a)
+    make_store(tmp_path / "b", {name: [] for name in specs}, specs=specs, states="random")
+    (found,) = [m for m in missing_experiments(find_sources([tmp_path])) if m.item == "Table 3"]
+    assert found.what.startswith("transfer to a from b; no images of b are kept")
+    assert f"--sources {tmp_path / 'b'} --out {tmp_path / 'a'}" in found.command
+
+    manifest = a.read_manifest()
+    back = shown(Store(tmp_path / "b"))
+    make_store(tmp_path / "a2", {name: [] for name in manifest["attacks"] | back}, specs=manifest["attacks"] | back)
+    found = [m.what for m in missing_experiments(find_sources([tmp_path / "b", tmp_path / "a2"])) if m.item == "Table 3"]
+    assert len(found) == 1
+    assert found[0].startswith("transfer to b from a2")
