@@ -19,6 +19,7 @@ from robustdeq.evaluation.setting import Setting
 from robustdeq.evaluation.specs import AttackSpec
 from robustdeq.evaluation.subject import Subject
 from robustdeq.evaluation.suites import make_suite
+from robustdeq.solve import Broyden, Implicit
 from robustdeq.threat import Linf
 from tests.evaluation import predictors
 from tests.evaluation.conftest import UNROLLINGS
@@ -273,17 +274,56 @@ def test_another_model_or_configuration_is_refused_with_the_difference(run, stra
             run("store", **change)
 
 
-@pytest.mark.parametrize("kind", ["coupled", "not said"])
+class Centred(torch.nn.Module):
+    """Features less their mean over the batch."""
+
+    def __init__(self, encoder):
+        super().__init__()
+        self.encoder = encoder
+
+    def forward(self, x):
+        u = self.encoder(x)
+        return u - u.mean(0)
+
+
+class OwnBroyden(Broyden):
+    """A user's solver, which a manifest has as text."""
+
+
+def _heedful(kind):
+    model = small_deq()
+    if kind == "coupled":
+        model.solver = replace(model.solver, batch_coupled=True)
+    elif kind == "coupled, a user's solver":
+        model.solver, model.gradient = OwnBroyden(max_steps=3, batch_coupled=True), Implicit()
+    elif kind == "an encoder's statistics":
+        model.encoder = Centred(model.encoder)
+    elif kind == "a module around a DEQ":
+        return Small(torch.OutOfMemoryError("too many"))  # knows nothing of its batch, but nobody can say so
+    elif kind == "a function":
+        return model.forward
+    return EarlyState(model, state=3)
+
+
+KINDS = ("coupled", "coupled, a user's solver", "an encoder's statistics", "a module around a DEQ", "a function")
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_where_batch_mates_may_matter_another_batch_size_is_refused(run, kind):
+    run("store", predictor=_heedful(kind), suite="quick", batch_size=3)
+    with pytest.raises(OtherStoreError, match="batch_size: 3 in the store, 2 asked for"):
+        run("store", predictor=_heedful(kind), suite="quick", batch_size=2)
+
+
+@pytest.mark.parametrize("defended", [False, True])
+def test_where_they_do_not_it_is_not(run, defended):
     def predictor():
         model = small_deq()
-        if kind == "coupled":
-            model.solver = replace(model.solver, batch_coupled=True)
-        return EarlyState(model, state=3) if kind == "coupled" else model.forward
+        model.solver = OwnBroyden(max_steps=3)
+        return EarlyState(EntropyReduction(model, every=1, steps=2) if defended else model, state=3)
 
-    run("store", predictor=predictor(), suite="quick")
-    with pytest.raises(OtherStoreError, match="batch_size: 3 in the store, 5 asked for"):
-        run("store", predictor=predictor(), suite="quick", batch_size=5)
+    first = run("store", predictor=predictor(), suite="quick", batch_size=3)
+    assert run("store", predictor=predictor(), suite="quick", batch_size=2).attacks == first.attacks
 
 
 def test_another_attack_of_the_same_name_is_refused(run, straight, tmp_path, suite):

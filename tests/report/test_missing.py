@@ -78,6 +78,6 @@ def test_the_pairs_that_table_3_lacks_are_named_with_the_command_that_adds_them(
     manifest = a.read_manifest()
     back = shown(Store(tmp_path / "b"))
     make_store(tmp_path / "a2", {name: [] for name in manifest["attacks"] | back}, specs=manifest["attacks"] | back)
-    found = [m.what for m in missing_experiments(find_sources([tmp_path / "b", tmp_path / "a2"])) if m.item == "Table 3"]
-    assert len(found) == 1
-    assert found[0].startswith("transfer to b from a2")
+    found = missing_experiments(find_sources([tmp_path / "b", tmp_path / "a2"]))
+    (transfer,) = [m.what for m in found if m.item == "Table 3"]
+    assert transfer.startswith("transfer to b from a2")

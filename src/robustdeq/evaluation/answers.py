@@ -63,6 +63,18 @@ def recorded(logits: Tensor, again: Tensor) -> Answers | None:
     return first if alike(first, second) else None
 
 
+def heeds_batch_mates(subject: Subject, x: Tensor) -> bool:
+    """Whether its answer to an image may depend on the others of the batch: by its solver, or as a trial shows.
+
+    Neither is enough by itself: what a coupled solver does with a few images may be what it does with each alone, and
+    an encoder may use statistics of its batch.
+    """
+    if not subject.solves_alone:
+        return True
+    parts = [ask(subject, part) for part in x[:COUNT].chunk(2)]
+    return not alike(_rounded(ask(subject, x)), _rounded(torch.cat(parts)))
+
+
 def alike(found: Answers, wanted: Answers) -> bool:
     """Whether the same predictor can have given both."""
     a, b = (torch.tensor([[torch.nan if v is None else v for v in row] for row in rows]) for rows in (found, wanted))

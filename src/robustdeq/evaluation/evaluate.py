@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from robustdeq.data import Images, load_dataset
-from robustdeq.evaluation.answers import ask, recorded
+from robustdeq.evaluation.answers import ask, heeds_batch_mates, recorded
 from robustdeq.evaluation.audit import AUDITS, finish_audit
 from robustdeq.evaluation.build import check_buildable
 from robustdeq.evaluation.manifest import Plan, data_hash, join
@@ -120,7 +120,13 @@ def evaluate(
     )
     check_buildable(plan.specs, subject, seed, classes)
     store.clean_up()
-    join(store, plan, rank=rank, world_size=world_size)
+    join(
+        store,
+        plan,
+        rank=rank,
+        world_size=world_size,
+        heed_batch_mates=lambda: any(heeds_batch_mates(s, x) for s in plan.scored.values()),
+    )
     keep = chosen.keep_images if keep_images is None else keep_images
     runner = Runner(plan, x, y, store, budget=budget, keep_images=keep, rank=rank, world_size=world_size, report=report)
     complete = runner.run()

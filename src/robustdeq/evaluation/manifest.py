@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, cast
@@ -112,8 +112,19 @@ def data_hash(x: Tensor, y: Tensor) -> str:
     return digest.hexdigest()[:12]
 
 
-def join(store: Store, plan: Plan, *, rank: int, world_size: int) -> None:
-    """Begin a store or go on in it; refuse one of another model or configuration, and show the difference."""
+def join(
+    store: Store, plan: Plan, *, rank: int, world_size: int, heed_batch_mates: Callable[[], bool] = lambda: True
+) -> None:
+    """Begin a store or go on in it; refuse one of another model or configuration, and show the difference.
+
+    Args:
+        store: The store.
+        plan: The run.
+        rank: Of this process.
+        world_size: How many there are.
+        heed_batch_mates: Whether a scored predictor may, so that another batch size is another configuration; asked
+            only where the batch size is another.
+    """
     wanted = plan.as_json(world_size)
     found = store.read_manifest()
     if found is None:
@@ -123,7 +134,10 @@ def join(store: Store, plan: Plan, *, rank: int, world_size: int) -> None:
             )
         merged = wanted
     else:
-        lines = differences(found, wanted)
+        known = {**found}
+        if found.get("batch_size") != plan.batch_size and not heed_batch_mates():
+            known["batch_size"] = plan.batch_size
+        lines = differences(known, wanted)
         if lines:
             raise OtherStoreError(
                 f"{store.folder} holds results of another model or configuration; give another --out, "
@@ -162,9 +176,7 @@ def _wait_for(store: Store, attacks: Iterable[str]) -> None:
 def differences(found: dict[str, Any], wanted: dict[str, Any], prefix: str = "") -> list[str]:
     """What keeps a run out of a store, one line each."""
     lines = []
-    free = ["model.name", "answers"]  # the same model may be called by another path; answers are compared as numbers
-    if not prefix and knows_no_batch(wanted):
-        free.append("batch_size")
+    free = ("model.name", "answers")  # the same model may be called by another path; answers are compared as numbers
     for key in sorted(found.keys() | wanted.keys()):
         a, b = found.get(key), wanted.get(key)
         if f"{prefix}{key}" in (*GROWING, *free):
@@ -184,17 +196,6 @@ def differences(found: dict[str, Any], wanted: dict[str, Any], prefix: str = "")
                 a, b = ({k: v for k, v in config.items() if k not in ignored} for config in (a, b))
                 lines += differences(a, b, f"attacks.{name}.")
     return lines
-
-
-def knows_no_batch(manifest: Mapping[str, Any]) -> bool:
-    """Whether every scored predictor is a DEQ that solves for each sample alone: then any batch size will do."""
-
-    def coupled(config: Any) -> Iterator[bool]:
-        for key, value in config.items() if isinstance(config, dict) else ():
-            yield from [bool(value)] if key == "batch_coupled" else coupled(value)
-
-    found = [list(coupled(predictor["config"])) for predictor in manifest["predictors"].values()]
-    return all(words and not any(words) for words in found)
 
 
 def merge(found: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:

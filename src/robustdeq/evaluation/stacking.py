@@ -39,12 +39,10 @@ def bundles(
 
 
 def stackable(spec: AttackSpec, subject: Subject) -> bool:
-    """One run of PGD from a random start on the unrolled state, on images that know nothing of their batch-mates."""
+    """One run of PGD from a random start on the unrolled state, on images that are solved each alone."""
     alike = spec.attack == "pgd" and spec.oracle == "unrolled" and spec.every_image
     options = {"restarts": 1, "random_start": True, **spec.options}
-    dynamic = subject.dynamic
-    independent = dynamic is not None and not dynamic.base.solver.batch_coupled
-    return alike and independent and options["restarts"] == 1 and bool(options["random_start"])
+    return alike and subject.solves_alone and options["restarts"] == 1 and bool(options["random_start"])
 
 
 def _common(spec: AttackSpec) -> dict[str, object]:

@@ -35,6 +35,11 @@ class Subject:
         return self.predictor if isinstance(self.predictor, DynamicPredictor) else None
 
     @property
+    def solves_alone(self) -> bool:
+        """Whether its solver steps each image as if it were alone; no word on a user's encoder, head or defence."""
+        return self.dynamic is not None and not self.dynamic.base.solver.batch_coupled
+
+    @property
     def states(self) -> int:
         """N, or 0 without dynamics."""
         return 0 if self.dynamic is None else self.dynamic.base.solver.max_steps
