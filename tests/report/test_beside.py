@@ -10,7 +10,7 @@ from robustdeq.report import find_sources, make_tables
 from robustdeq.report.figures import make_figures
 from robustdeq.report.images import make_pages
 from robustdeq.report.missing import missing_experiments
-from tests.report.results import attack, grid_attack, make_store, two_attacks
+from tests.report.results import attack, grid_attack, grid_of, make_store, two_attacks
 
 MAIN = (("entropy-paper", "paper"), ("entropy-released", "released"))
 SETTINGS = (*MAIN, ("entropy-paper-T1-R1", "paper", 1, 1))
@@ -86,6 +86,22 @@ def test_a_part_of_the_grid_stands_apart_from_whole_grids(tmp_path):
     assert {r["store"] for r in records(tmp_path, "table-2")} == {"part", "whole"}
     figures = [f.name for f in make_figures(find_sources([tmp_path])) if "figure-2" in f.name]
     assert figures == ["figure-2-whole"]
+
+
+def test_residuals_come_from_another_store_of_the_predictor_where_the_grid_s_has_none(tmp_path):
+    def residuals(folder):
+        return [f.name for f in make_figures(find_sources([folder])) if "figure-2" in f.name]
+
+    specs = grid_of(2)
+    make_store(tmp_path / "grid", {name: [1] for name in specs}, specs=specs)
+    assert residuals(tmp_path) == ["figure-2-grid"]
+    ready = attack("pgd-ready", "ready", diagnostics=True)
+    make_store(tmp_path / "other", {"pgd-ready": [1]}, specs=ready, states="random")  # another training
+    assert residuals(tmp_path) == ["figure-2-grid"]
+    make_store(tmp_path / "ready", {"pgd-ready": [1]}, specs=ready)
+    assert residuals(tmp_path) == ["figure-2-ready"]
+    assert [r["store"] for r in records(tmp_path, "table-1")] == ["grid"]
+    assert [r["store"] for r in records(tmp_path, "table-1-in-part")] == ["other", "ready"]
 
 
 def test_a_part_of_the_grid_with_autoattack_is_a_row_of_table_1(tmp_path):

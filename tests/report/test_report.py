@@ -152,7 +152,7 @@ def test_every_number_of_ours_says_where_it_comes_from(written):
 
 def test_a_store_without_the_grid_or_made_with_union_leaves_gaps_and_says_the_command(tmp_path):
     make_store(tmp_path / "quick", {"pgd-ready": [1]}, specs=attack("pgd-ready", "ready"))
-    two_attacks(tmp_path / "union", union=True)
+    two_attacks(tmp_path / "union", union=True, states="random")
     table = tables(tmp_path)["table-1"]
     assert [cells[table.head.index("PGD")].text for cells in table.rows] == ["-", "-"]
     commands = [m.command for m in missing_experiments(find_sources([tmp_path]))]

@@ -20,7 +20,7 @@ def make_figures(sources: Sources) -> list[Figure]:
     """Every figure that the results allow."""
     whole = [r for r in sources.results if r.dynamic and not r.store.manifest["union"]]
     attacked = [r for r in whole if not r.oblivious]
-    figures = [figure_2(r) for r in attacked if r in sources.main]
+    figures = [figure_2(_with_residuals(r, attacked)) for r in attacked if r in sources.main]
     figures += [figure_3a(whole), figure_3b(whole), figure_3c(attacked)]
     figures += [*map(figure_5, attacked), figure_4(sources.runs)]
     return [figure for figure in figures if figure is not None]
@@ -254,6 +254,11 @@ def _strongest(r: Result) -> str | None:
 def _diagnosed(r: Result) -> str | None:
     found = [n for n, c in r.store.manifest["attacks"].items() if c["diagnostics"] and r.store.complete(n)]
     return found[0] if found else None
+
+
+def _with_residuals(r: Result, results: list[Result]) -> Result:
+    """Where it has none under attack, another of the same predictor and images that has."""
+    return r if _diagnosed(r) else next((x for x in results if x.identity == r.identity and _diagnosed(x)), r)
 
 
 def _slug(r: Result) -> str:

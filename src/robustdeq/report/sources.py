@@ -93,9 +93,9 @@ class Result:
 
     @property
     def aside(self) -> bool:
-        """Whether it was meant for a part of the grid and no AutoAttack: an ablation, none of the paper's rows."""
+        """Whether it was meant for a part of the grid or none, and no AutoAttack: none of the paper's rows."""
         configs = self.store.manifest["attacks"].values()
-        part = self.dynamic and 0 < len(self.oblivious_grid) < self.whole_grid
+        part = self.dynamic and len(self.oblivious_grid) < self.whole_grid
         return part and not any(config["is_aa"] for config in configs)
 
     @property
@@ -162,6 +162,11 @@ class Result:
         """What two results must share to be compared image by image: images and threat."""
         threat = self.store.manifest["threat"]
         return self.data["sha256"], threat["norm"], threat["eps"]
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """The same for all results of a predictor on the same images."""
+        return self.subject, self.images
 
     @property
     def state(self) -> str:
@@ -317,7 +322,7 @@ def _base(r: Result, stored: list[Result]) -> Result | None:
     if r.undefended is None:
         return None
     base = Result(r.label, r.store, r.undefended)
-    return None if any(_identity(other) == _identity(base) for other in stored) else base
+    return None if any(other.identity == base.identity for other in stored) else base
 
 
 def _oblivious(r: Result, stored: list[Result]) -> list[Result]:
@@ -329,7 +334,7 @@ def _oblivious(r: Result, stored: list[Result]) -> list[Result]:
     for other in (Result(r.label, r.store, name) for name in r.store.manifest["predictors"]):
         if other.undefended != "deployed" or r.entropy is not None or t_f_and_r(other) != MAIN:
             continue
-        same = [x for x in stored if _identity(x) == _identity(other)]
+        same = [x for x in stored if x.identity == other.identity]
         if not any(x.whole for x in same):
             found.append(other)
     return found
@@ -338,10 +343,6 @@ def _oblivious(r: Result, stored: list[Result]) -> list[Result]:
 def t_f_and_r(r: Result) -> tuple[int, int] | None:
     """Of its entropy reduction, if it has one."""
     return None if r.entropy is None else (r.entropy["every"], r.entropy["descent"]["steps"])
-
-
-def _identity(r: Result) -> tuple[Any, ...]:
-    return r.subject, r.images
 
 
 def budget(eps: float) -> str:

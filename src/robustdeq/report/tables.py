@@ -78,8 +78,8 @@ def make_tables(sources: Sources, say: Say = silent) -> list[Table]:
 def table_1_in_part(results: list[Result]) -> Table:
     """Those that had a part of the grid, where others had all of it."""
     whole = table_1(results)
-    note = "A part of the grid, such as its strongest attacks: Tables 6 to 8, the states and Fig. 2 are without these."
-    title = "Table 1, in part. Accuracy (%) on clean images and under a part of the grid"
+    note = "A part of the grid, such as its strongest attacks, or none of it: Tables 6 to 8 and the states are without."
+    title = "Table 1, in part. Accuracy (%) on clean images and under a part of the grid, or none of it"
     return replace(whole, name="table-1-in-part", title=title, notes=(note, *whole.notes))
 
 
