@@ -296,6 +296,8 @@ def _heedful(kind):
         model.solver = replace(model.solver, batch_coupled=True)
     elif kind == "coupled, a user's solver":
         model.solver, model.gradient = OwnBroyden(max_steps=3, batch_coupled=True), Implicit()
+    elif kind == "coupled backwards":
+        model.gradient = Implicit(solver=Broyden(max_steps=3, batch_coupled=True))
     elif kind == "an encoder's statistics":
         model.encoder = Centred(model.encoder)
     elif kind == "a module around a DEQ":
@@ -305,7 +307,14 @@ def _heedful(kind):
     return EarlyState(model, state=3)
 
 
-KINDS = ("coupled", "coupled, a user's solver", "an encoder's statistics", "a module around a DEQ", "a function")
+KINDS = (
+    "coupled",
+    "coupled, a user's solver",
+    "coupled backwards",
+    "an encoder's statistics",
+    "a module around a DEQ",
+    "a function",
+)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -323,6 +332,7 @@ def test_where_they_do_not_it_is_not(run, defended):
         return EarlyState(EntropyReduction(model, every=1, steps=2) if defended else model, state=3)
 
     first = run("store", predictor=predictor(), suite="quick", batch_size=3)
+    first.store.attack_path("pgd-ready", 1).unlink()
     assert run("store", predictor=predictor(), suite="quick", batch_size=2).attacks == first.attacks
 
 

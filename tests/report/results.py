@@ -86,7 +86,7 @@ def make_store(
             },
             "predictors": predictors,
             "dynamic": dynamic,
-            "data": {"name": data, "split": "test", "images": images, "limit": images, "sha256": "d1g1t5"},
+            "data": {"name": data, "split": "test", "images": images, "limit": images, "sha256": f"{images} {data}"},
             "threat": {"norm": "Linf", "eps": eps},
             "shard_size": max(images, 500),
             "union": union,

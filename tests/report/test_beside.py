@@ -97,11 +97,20 @@ def test_residuals_come_from_another_store_of_the_predictor_where_the_grid_s_has
     assert residuals(tmp_path) == ["figure-2-grid"]
     ready = attack("pgd-ready", "ready", diagnostics=True)
     make_store(tmp_path / "other", {"pgd-ready": [1]}, specs=ready, states="random")  # another training
-    assert residuals(tmp_path) == ["figure-2-grid"]
+    assert residuals(tmp_path) == ["figure-2-grid", "figure-2-other"]  # which has no other row
+    make_store(tmp_path / "fewer", {"pgd-ready": [1]}, specs=ready, images=5)  # other images
+    assert residuals(tmp_path) == ["figure-2-grid", "figure-2-other"]
     make_store(tmp_path / "ready", {"pgd-ready": [1]}, specs=ready)
-    assert residuals(tmp_path) == ["figure-2-ready"]
+    assert residuals(tmp_path) == ["figure-2-ready", "figure-2-other"]
     assert [r["store"] for r in records(tmp_path, "table-1")] == ["grid"]
-    assert [r["store"] for r in records(tmp_path, "table-1-in-part")] == ["other", "ready"]
+    assert [r["store"] for r in records(tmp_path, "table-1-in-part")] == ["fewer", "other", "ready"]
+
+
+def test_fig_2_of_several_stores_of_a_predictor_is_drawn_once(tmp_path):
+    make_store(tmp_path / "part", {"pgd-i1-K1-l0.5": [1]}, specs=grid_attack(1, 1, 0.5))
+    make_store(tmp_path / "ready", {"pgd-ready": [1]}, specs=attack("pgd-ready", "ready", diagnostics=True))
+    figures = [f.name for f in make_figures(find_sources([tmp_path])) if "figure-2" in f.name]
+    assert figures == ["figure-2-ready"]
 
 
 def test_a_part_of_the_grid_with_autoattack_is_a_row_of_table_1(tmp_path):

@@ -1,6 +1,5 @@
 """What a report says is missing: what no store of a predictor holds, not what each store does not."""
 
-from robustdeq.evaluation import Store
 from robustdeq.report import find_sources
 from robustdeq.report.missing import missing_experiments
 from tests.report.results import attack, grid_attack, grid_of, make_store, two_attacks
@@ -13,6 +12,11 @@ def own(folder, label):
     return {m.item for m in missing_experiments(find_sources([folder])) if m.what.startswith(f"{label}: ")}
 
 
+def transfers(folder):
+    """The pairs of Table 3 that are missing."""
+    return [m for m in missing_experiments(find_sources([folder])) if m.item == "Table 3"]
+
+
 def shown(source, names=("pgd-i1-K3-l0.5", "pgd-i2-K1-l1")):
     """Attacks that show the images of a source's grid, as `sources` writes them."""
     configs, model = source.manifest["attacks"], source.manifest["model"]["hash"]
@@ -23,14 +27,25 @@ def shown(source, names=("pgd-i1-K3-l0.5", "pgd-i2-K1-l1")):
     return specs
 
 
+GRID = "Tables 1, 6, 7, 8, Figs. 3a, 5"
+
+
 def test_what_another_store_of_the_predictor_holds_is_not_missing(tmp_path):
-    two_attacks(tmp_path / "ablation", images=5)
-    assert {"Tables 1, 6, 7, 8, Figs. 3a, 5", "Table 1"} <= own(tmp_path, "ablation")
+    two_attacks(tmp_path / "ablation", keep=True)
+    assert {GRID, "Table 1"} <= own(tmp_path, "ablation")
     specs = grid_of(2) | AA
     make_store(tmp_path / "whole", {name: [] for name in specs}, specs=specs)
-    # the ready-made attack and what it draws are in the ablation, grid and AutoAttack in the other
     assert own(tmp_path, "ablation") == set()
-    assert own(tmp_path, "whole") == {"images"}
+    # residuals and images are in the ablation; Table 2 has grid and ready-made attack of one store
+    assert own(tmp_path, "whole") == {"Table 2"}
+
+
+def test_a_smaller_store_stands_for_images_to_look_at_but_not_for_accuracies_or_residuals(tmp_path):
+    specs = attack("pgd-ready", "ready", diagnostics=True) | AA
+    make_store(tmp_path / "small", {name: [] for name in specs}, specs=specs, images=5, keep=True)
+    specs = grid_of(2) | attack("pgd-ready", "ready")
+    make_store(tmp_path / "whole", {name: [] for name in specs}, specs=specs)
+    assert own(tmp_path, "whole") == {"Table 1", "Figs. 2, 3c"}
 
 
 def test_another_training_s_store_does_not_stand_for_it_nor_does_one_of_another_defence_or_budget(tmp_path):
@@ -38,7 +53,7 @@ def test_another_training_s_store_does_not_stand_for_it_nor_does_one_of_another_
     specs = grid_of(2) | AA
     for name, changes in (("b", {"states": "random"}), ("c", {"defended": True}), ("d", {"eps": 0.3})):
         make_store(tmp_path / name, {attack: [] for attack in specs}, specs=specs, **changes)
-        assert {"Tables 1, 6, 7, 8, Figs. 3a, 5", "Table 1"} <= own(tmp_path, "a"), name
+        assert {GRID, "Table 1"} <= own(tmp_path, "a"), name
 
 
 def test_predictors_of_unknown_weights_stand_each_for_itself(tmp_path):
@@ -71,13 +86,21 @@ def test_the_pairs_that_table_3_lacks_are_named_with_the_command_that_adds_them(
     a = two_attacks(tmp_path / "a", keep=True)
     specs = grid_attack(1, 3, 0.5) | grid_attack(2, 1, 1.0) | shown(a)
     make_store(tmp_path / "b", {name: [] for name in specs}, specs=specs, states="random")
-    (found,) = [m for m in missing_experiments(find_sources([tmp_path])) if m.item == "Table 3"]
-    assert found.what.startswith("transfer to a from b; no images of b are kept")
-    assert f"--sources {tmp_path / 'b'} --out {tmp_path / 'a'}" in found.command
+    (found,) = transfers(tmp_path)
+    assert found.what == "transfer to a from b; no images of b are kept"
+    make, show = found.command.split(" && ")
+    assert make.endswith(f"--suite transfer --out {tmp_path / 'b'}-transfer")
+    assert show.endswith(f"--suite grid --sources {tmp_path / 'b'}-transfer --out {tmp_path / 'a'}")
 
-    manifest = a.read_manifest()
-    back = shown(Store(tmp_path / "b"))
-    make_store(tmp_path / "a2", {name: [] for name in manifest["attacks"] | back}, specs=manifest["attacks"] | back)
-    found = missing_experiments(find_sources([tmp_path / "b", tmp_path / "a2"]))
-    (transfer,) = [m.what for m in found if m.item == "Table 3"]
-    assert transfer.startswith("transfer to b from a2")
+    # as if both had been run: images of the same predictor in another store do
+    made = two_attacks(tmp_path / "b-transfer", keep=True, states="random")
+    specs = a.manifest["attacks"] | shown(made)
+    make_store(tmp_path / "a", {name: [] for name in specs}, specs=specs, keep=True)
+    assert transfers(tmp_path) == []
+
+
+def test_no_pair_of_table_3_is_asked_for_whose_images_are_others(tmp_path):
+    a = two_attacks(tmp_path / "a", keep=True)
+    specs = grid_attack(1, 3, 0.5) | shown(a)
+    make_store(tmp_path / "b", {name: [] for name in specs}, specs=specs, states="random", images=5)
+    assert transfers(tmp_path) == []

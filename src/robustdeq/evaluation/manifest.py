@@ -134,10 +134,8 @@ def join(
             )
         merged = wanted
     else:
-        known = {**found}
-        if found.get("batch_size") != plan.batch_size and not heed_batch_mates():
-            known["batch_size"] = plan.batch_size
-        lines = differences(known, wanted)
+        free = found.get("batch_size") != plan.batch_size and not heed_batch_mates()
+        lines = differences({**found, "batch_size": plan.batch_size} if free else found, wanted)
         if lines:
             raise OtherStoreError(
                 f"{store.folder} holds results of another model or configuration; give another --out, "

@@ -36,8 +36,12 @@ class Subject:
 
     @property
     def solves_alone(self) -> bool:
-        """Whether its solver steps each image as if it were alone; no word on a user's encoder, head or defence."""
-        return self.dynamic is not None and not self.dynamic.base.solver.batch_coupled
+        """Whether its solvers step each image as if it were alone; no word on a user's encoder, head or defence."""
+        if self.dynamic is None:
+            return False
+        base = self.dynamic.base
+        backward = getattr(base.gradient, "solver", base.solver)
+        return not (base.solver.batch_coupled or backward.batch_coupled)
 
     @property
     def states(self) -> int:

@@ -64,8 +64,8 @@ class Verdict:
             )
         if self.given_up is not None:
             text.append(
-                f"the time ended within {self.given_up}, whose batch in hand is lost: give more, or begin another "
-                "--out with a smaller --batch-size"
+                f"the time ended within {self.given_up}, whose batch in hand is lost: give more, or go on with "
+                "a smaller --batch-size (into another --out where this one refuses it)"
             )
         return "\n".join([*text, *(f"note: {note}" for note in self.notes)])
 

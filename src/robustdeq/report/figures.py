@@ -20,7 +20,9 @@ def make_figures(sources: Sources) -> list[Figure]:
     """Every figure that the results allow."""
     whole = [r for r in sources.results if r.dynamic and not r.store.manifest["union"]]
     attacked = [r for r in whole if not r.oblivious]
-    figures = [figure_2(_with_residuals(r, attacked)) for r in attacked if r in sources.main]
+    rows = [r.subject for r in sources.main]
+    shown = [_with_residuals(r, attacked) for r in attacked if r in sources.main or r.subject not in rows]
+    figures = [figure_2(r) for k, r in enumerate(shown) if r not in shown[:k]]
     figures += [figure_3a(whole), figure_3b(whole), figure_3c(attacked)]
     figures += [*map(figure_5, attacked), figure_4(sources.runs)]
     return [figure for figure in figures if figure is not None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 from robustdeq.evaluation import metrics
 from robustdeq.report import paper
@@ -87,12 +88,11 @@ def _prefix(sources: Sources) -> str:
 
 
 def _by_predictor(results: list[Result]) -> list[list[Result]]:
-    """The stores of each predictor under a threat on a data set, however many images; unknown weights stand alone."""
+    """The stores of each predictor under a threat on a data set, however many images."""
     groups: dict[str, list[Result]] = {}
     for r in results:
         threat = r.store.manifest["threat"]
-        own = r.label if r.weights is None else None
-        groups.setdefault(repr((r.subject, own, r.data["name"], threat["norm"], threat["eps"])), []).append(r)
+        groups.setdefault(repr((r.subject, r.data["name"], threat["norm"], threat["eps"])), []).append(r)
     return [*groups.values()]
 
 
@@ -108,44 +108,60 @@ def _unfinished(r: Result) -> list[Missing]:
     return [Missing("all", what, "; ".join(go_on(r)))]
 
 
+class _Gap(NamedTuple):
+    """Something that a store does not hold."""
+
+    item: str
+    what: str
+    suite: str
+    """That adds it."""
+    among: Literal["store", "images", "predictor"]
+    """Who may hold it instead: none, other stores of the predictor with the same images, or any of the predictor."""
+    beside: str = ""
+    """The end of the other folder it goes into, because what is done in the store is not done again."""
+
+
 def _attacks(stores: list[Result]) -> list[Missing]:
-    """What none of the stores of a predictor holds, and the suite that would add it to the largest of them."""
+    """What the largest store of a predictor does not hold, nor another that could stand for it, and how to add it."""
     single = [r for r in stores if not r.store.manifest["union"]]
     largest = max(single or stores, key=lambda r: (not r.aside, r.data["images"]))
     if not single:
         what = f"{largest.label}: accuracies under single attacks, which a store made with --union does not hold"
         return [Missing("Tables 1, 2, 8", what, again(largest, "paper", "OTHER"))]
-    absent = set.intersection(*({item for item, *_ in _lacks(r)} for r in single))
-    if "Table 2" in absent:  # the same suite draws them
-        absent.discard("Figs. 2, 3c")
+    instead = {"store": [], "images": [r for r in single if r.images == largest.images], "predictor": single}
+    absent = [gap for gap in _gaps(largest) if all(gap.item in {g.item for g in _gaps(r)} for r in instead[gap.among])]
+    if any(gap.item == "Table 2" for gap in absent):  # the same suite draws them
+        absent = [gap for gap in absent if gap.item != "Figs. 2, 3c"]
     # only a suite that scores the same predictors may go into a store's folder
     alone = set(largest.store.manifest["predictors"]) <= {"deployed", "base"}
     found = []
-    for item, what, suite in _lacks(largest):
-        if item in absent:
-            here = alone and item not in ("Figs. 2, 3c", "images")  # what is done is not done again
-            keep = item == "images"
-            into = folder(largest, "" if here else "-images" if keep else f"-{suite}")
-            found.append(Missing(item, f"{largest.label}: {what}", again(largest, suite, into, keep_images=keep)))
+    for gap in absent:
+        into = folder(largest, gap.beside or ("" if alone else f"-{gap.suite}"))
+        command = again(largest, gap.suite, into, keep_images=gap.item == "images")
+        found.append(Missing(gap.item, f"{largest.label}: {gap.what}", command))
     return found
 
 
-def _lacks(r: Result) -> list[tuple[str, str, str]]:
-    """What a store does not hold: the item, in words, and the suite that has it."""
+def _gaps(r: Result) -> list[_Gap]:
+    """All that a store itself does not hold."""
     planned = r.store.manifest["attacks"].values()
     groups = {config["group"] for config in planned}
     of_grid = r.whole_grid - len(r.oblivious_grid) if r.dynamic else 0
-    diagnosed = any(config["diagnostics"] for config in planned)
+    grid, diagnoses = f"{of_grid} of the grid's {r.whole_grid} attacks", "deviations and residuals under attack"
+    has_aa, diagnosed = (any(config[key] for config in planned) for key in ("is_aa", "diagnostics"))
     pictures = any(map(r.store.has_images, r.store.attacks))
     lacking = (
-        ("Tables 1, 6, 7, 8, Figs. 3a, 5", f"{of_grid} of the grid's {r.whole_grid} attacks", "grid", of_grid > 0),
-        ("Table 2", "PGD-10 at the final state", "quick", "ready" not in groups),
-        ("Table 1", "AutoAttack", "autoattack", not any(config["is_aa"] for config in planned)),
-        ("Table 4", "APGD-CE and Square", "table4", r.dynamic and r.states >= 3 and "table4" not in groups),
-        ("Figs. 2, 3c", "deviations and residuals under attack", "quick", r.dynamic and not diagnosed),
-        ("images", "adversarial images to look at", "quick", not pictures),
+        (of_grid > 0, _Gap("Tables 1, 6, 7, 8, Figs. 3a, 5", grid, "grid", "images")),
+        ("ready" not in groups, _Gap("Table 2", "PGD-10 at the final state", "quick", "store")),
+        (not has_aa, _Gap("Table 1", "AutoAttack", "autoattack", "images")),
+        (
+            r.dynamic and r.states >= 3 and "table4" not in groups,
+            _Gap("Table 4", "APGD-CE and Square", "table4", "predictor"),
+        ),
+        (r.dynamic and not diagnosed, _Gap("Figs. 2, 3c", diagnoses, "quick", "images", "-quick")),
+        (not pictures, _Gap("images", "adversarial images to look at", "quick", "predictor", "-images")),
     )
-    return [(item, what, suite) for item, what, suite, lacks in lacking if lacks]
+    return [gap for lacks, gap in lacking if lacks]
 
 
 def _transfer(sources: Sources) -> list[Missing]:
@@ -168,24 +184,29 @@ def _transfer(sources: Sources) -> list[Missing]:
 
 
 def _pairs(whole: list[Result]) -> list[Missing]:
-    """The pairs that Table 3 has no number of, for each of its rows."""
-    shown = {
-        (target.label, source.label)
-        for target in whole
-        for source in whole
-        if target is not source and metrics.shown_from(source.store, target.store)
-    }
-    table = [r for r in whole if any(r.label in pair for pair in shown)]
-    found = []
+    """The pairs of predictors on the same images that Table 3 has no number of, for each of its rows."""
+    shown = [(t, s) for t in whole for s in whole if t is not s and metrics.shown_from(s.store, t.store)]
+    done = [(t.subject, s.subject) for t, s in shown]
+    targets = [r for r in whole if any(r is t for t, _ in shown)]
+    table = targets + [r for r in whole if any(r is s for _, s in shown) and r not in targets]
+    found, rows = [], []
     for target in table:
-        absent = [r for r in table if r is not target and (target.label, r.label) not in shown]
-        what = f"transfer to {target.label} from {', '.join(r.label for r in absent)}"
-        gone = [r for r in absent if not _keeps_its_grid(r)]
-        if gone:
-            names = ", ".join(r.label for r in gone)
-            what += f"; no images of {names} are kept: first evaluate anew by suite transfer into other folders"
-        if absent:
-            found.append(Missing("Table 3", what, go_on(target, sources=[folder(r) for r in absent])[0]))
+        if target.subject in rows:  # another store of the predictor is the row
+            continue
+        rows.append(target.subject)
+        sources: list[Result] = []
+        for r in sorted(table, key=_keeps_its_grid, reverse=True):
+            known = [target.subject, *(s.subject for s in sources)]
+            if r.images == target.images and r.subject not in known and (target.subject, r.subject) not in done:
+                sources.append(r)
+        if sources:
+            gone = [r for r in sources if not _keeps_its_grid(r)]
+            made = [again(r, "transfer", folder(r, "-transfer")) for r in gone]
+            folders = [folder(r, "-transfer" if r in gone else "") for r in sources]
+            what = f"transfer to {target.label} from {', '.join(r.label for r in sources)}"
+            if gone:
+                what += f"; no images of {', '.join(r.label for r in gone)} are kept"
+            found.append(Missing("Table 3", what, " && ".join([*made, go_on(target, sources=folders)[0]])))
     return found
 
 

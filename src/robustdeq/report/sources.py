@@ -154,8 +154,12 @@ class Result:
 
     @property
     def subject(self) -> tuple[Any, ...]:
-        """The same for all results of a predictor: weights, training, defence and the state that predicts."""
-        return self.weights, *self.trained, self.method, self.state, self.settings
+        """The same for all results of a predictor: weights, solver, defence and the state that predicts.
+
+        Where the store holds no checksum of the weights, nothing says that another is of the same ones.
+        """
+        solved = [(config.get("solver"), config.get("gradient")) for config in self.layers.values()]
+        return self.weights or self.label, self.method, self.state, self.settings, solved[-1:]
 
     @property
     def images(self) -> tuple[Any, ...]:
