@@ -40,7 +40,7 @@ for name; do
   esac
   case $name in
     resnet-*) evaluate "$name" "$name" --suite results/suites/resnet.yaml $thousand ;;
-    *-seed*) evaluate "$name" "$name" --suite results/suites/seed.yaml $thousand ;;
+    *-seed*) evaluate "$name" "$name" --suite "results/suites/seed-${name%-seed*}.yaml" $thousand ;;
     *) evaluate "$name" "$name" --suite results/suites/undefended.yaml $thousand ;;
   esac
   # its kept grid was run when the ready-made attack stored no residuals
