@@ -3,6 +3,7 @@
 import errno
 import json
 
+import polars as pl
 import pytest
 import torch
 from torch import nn
@@ -10,6 +11,7 @@ from torch import nn
 import robustdeq.evaluation.runner as runner_module
 from robustdeq.defences import EarlyState, EntropyReduction
 from robustdeq.evaluation import OtherStoreError, Store, evaluate, named, repertoire, suites, variants
+from robustdeq.evaluation.begun import BATCH_SCHEMA, Begun
 from robustdeq.evaluation.named import entropy_variants
 from robustdeq.evaluation.setting import Setting
 from robustdeq.evaluation.specs import AttackSpec
@@ -299,3 +301,26 @@ def test_an_eps_of_the_checkpoint_may_be_a_fraction(eps):
     model.metadata = {"eps": eps}
     defended = variants.entropy_reduced(Subject(model))
     assert (defended.descent.radius, defended.descent.step_size) == (8 / 255, 2 / 255)
+
+
+@pytest.mark.parametrize("name", ["seed[01]", "seed*", "seed?", "~seed", "a=1"])
+def test_a_store_whose_name_is_a_pattern_reads_its_own_files_only(name, run):
+    beside = run("seed0", threat=Linf(1e-6))
+    wanted = run("reference", threat=Linf(0.3))
+    found = run(name, threat=Linf(0.3))
+    assert beside.union.value > wanted.union.value  # reading the other store would show
+    assert found.union == wanted.union
+    assert found.attacks == wanted.attacks
+
+
+def test_batches_under_way_are_read_from_a_store_whose_name_is_a_pattern(tmp_path):
+    for folder in ("seed0", "seed[01]"):
+        begun = Begun(Store(tmp_path / folder), "pgd", 0, 2, False)
+        prediction = 1 if folder == "seed0" else 2
+        rows = pl.DataFrame({"image": [0, 1], "prediction": [prediction] * 2})
+        missing = {name: kind for name, kind in BATCH_SCHEMA.items() if name not in rows.columns}
+        rows = rows.with_columns(pl.lit(None, dtype=kind).alias(name) for name, kind in missing.items())
+        begun.write(0, rows, torch.arange(2), torch.empty(0))
+    found = begun.read(0, torch.arange(2))
+    assert found is not None
+    assert found[0]["prediction"].to_list() == [2, 2]

@@ -52,7 +52,7 @@ class Begun:
         """What an earlier run kept of this batch of these images; a file that cannot be read is none."""
         rows, images = self._paths(batch)
         try:
-            table = pl.read_parquet(rows)
+            table = pl.read_parquet(rows.absolute(), glob=False)
             pixels = read_images(images)[1] if self.keep_images else torch.empty(0)
         except (OSError, pl.exceptions.PolarsError, SafetensorError):
             return None

@@ -185,7 +185,7 @@ class Store:
     def shard_rows(self, attack: str | None, shard: int) -> pl.LazyFrame:
         """What the file of a finished item holds; None is the clean one."""
         path = self.clean_path(shard) if attack is None else self.attack_path(attack, shard)
-        rows = pl.scan_parquet(path)
+        rows = pl.scan_parquet(path.absolute(), glob=False)  # a store may be called seed[01]: not a pattern
         try:
             rows.collect_schema()
         except pl.exceptions.ComputeError as error:
