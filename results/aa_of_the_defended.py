@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from robustdeq.evaluation import Store, metrics
-from robustdeq.evaluation.statistics import bootstrap_difference
+from robustdeq.evaluation.analysis.statistics import bootstrap_difference
 
 STORES = Path(__file__).parent / "stores"
 ATTACK = ["aa-strongest"]

@@ -17,8 +17,8 @@ import sys
 import polars as pl
 
 from robustdeq.evaluation import Store, metrics
-from robustdeq.evaluation.audit import FILE as AUDIT
-from robustdeq.files import write_atomically
+from robustdeq.evaluation.audit.judge import FILE as AUDIT
+from robustdeq.host.files import write_atomically
 
 NOTE = (
     "condensed: entropy to three digits, under most of the grid at deployed states only; "

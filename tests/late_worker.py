@@ -4,7 +4,7 @@ import os
 import sys
 import time
 
-from robustdeq.processes import launch
+from robustdeq.host.processes import launch
 
 attempt, rank = int(os.environ["TORCHELASTIC_RESTART_COUNT"]), int(os.environ["RANK"])
 if attempt == 1 and rank == 0:

@@ -11,7 +11,7 @@ import pytest
 
 from robustdeq.cli.errors import check_words
 from robustdeq.cli.main import VERBS, build_parser, subparser
-from robustdeq.evaluation.audit import FLAGS
+from robustdeq.evaluation.audit.judge import FLAGS
 from robustdeq.models import registry
 from tests.report.results import two_attacks
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from robustdeq.files import DiskFullError, InUseError, held, remove_stale, write_atomically
+from robustdeq.host.files import DiskFullError, InUseError, held, remove_stale, write_atomically
 from robustdeq.training.checkpoint import TrainingState, load_state, save_state
 
 
@@ -70,13 +70,13 @@ def test_where_there_are_no_locks_nobody_is_kept_out(tmp_path, monkeypatch, code
     def none(*_):
         raise OSError(code, "no locks")
 
-    monkeypatch.setattr("robustdeq.files.fcntl.flock", none)
+    monkeypatch.setattr("robustdeq.host.files.fcntl.flock", none)
     with pytest.raises(OSError, match="no locks") if code == errno.EIO else nullcontext(), held(tmp_path):
         pass
 
 
 def test_a_folder_is_held_by_one_process_until_it_ends_however(tmp_path):
-    program = "import sys, time; from pathlib import Path; from robustdeq.files import held\n"
+    program = "import sys, time; from pathlib import Path; from robustdeq.host.files import held\n"
     program += "with held(Path(sys.argv[1])): print('held', flush=True); time.sleep(600)"
     with subprocess.Popen([sys.executable, "-c", program, tmp_path], stdout=subprocess.PIPE) as other:
         assert other.stdout.readline() == b"held\n"

@@ -1,6 +1,7 @@
 import pytest
 
-from robustdeq.evaluation import evaluate, repertoire
+from robustdeq.evaluation import evaluate
+from robustdeq.evaluation.suites import attacks as repertoire
 from robustdeq.threat import Linf
 from tests.evaluation import predictors
 

@@ -8,12 +8,12 @@ import torch
 
 from robustdeq.attacks import Direct
 from robustdeq.defences import EarlyState, EntropyReduction
-from robustdeq.evaluation import audit as module
 from robustdeq.evaluation import evaluate
-from robustdeq.evaluation.audit import _verdict
-from robustdeq.evaluation.probes import probe, seconds_per_image
-from robustdeq.evaluation.statistics import bootstrap_difference, wilson
-from robustdeq.evaluation.subject import Subject
+from robustdeq.evaluation.analysis.statistics import bootstrap_difference, wilson
+from robustdeq.evaluation.audit import judge as module
+from robustdeq.evaluation.audit.judge import _verdict
+from robustdeq.evaluation.audit.probes import probe, seconds_per_image
+from robustdeq.evaluation.suites.subject import Subject
 from robustdeq.threat import Linf
 from tests.evaluation.predictors import images, small_deq
 

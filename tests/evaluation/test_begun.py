@@ -4,10 +4,11 @@ import polars as pl
 import pytest
 import torch
 
-from robustdeq.evaluation import Store, begun, evaluate
-from robustdeq.evaluation.begun import BATCH_SCHEMA, Begun
-from robustdeq.evaluation.forecast import Forecast
-from robustdeq.evaluation.runner import Runner
+from robustdeq.evaluation import Store, evaluate
+from robustdeq.evaluation.run import resume as begun
+from robustdeq.evaluation.run.forecast import Forecast
+from robustdeq.evaluation.run.resume import BATCH_SCHEMA, Begun
+from robustdeq.evaluation.run.runner import Runner
 from robustdeq.threat import Linf
 from tests.evaluation.predictors import EPS, images
 

@@ -9,8 +9,11 @@ from pyautoattack import AutoAttack
 
 from robustdeq.data import load_dataset
 from robustdeq.defences import EarlyState, EntropyReduction
-from robustdeq.evaluation import evaluate, metrics, named, repertoire
-from robustdeq.evaluation.audit import BROKEN, Budget, audit_suite
+from robustdeq.evaluation import evaluate
+from robustdeq.evaluation.analysis import metrics
+from robustdeq.evaluation.audit.judge import BROKEN, Budget, audit_suite
+from robustdeq.evaluation.suites import attacks as repertoire
+from robustdeq.evaluation.suites import shipped as named
 from robustdeq.models import load
 from robustdeq.recipes import merge, parse_config, read_recipe
 from robustdeq.threat import Linf

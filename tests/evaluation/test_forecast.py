@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from robustdeq.evaluation.forecast import NOTHING, Effort, Forecast
+from robustdeq.evaluation.run.forecast import NOTHING, Effort, Forecast
 
 
 def test_nothing_is_foretold_before_anything_is_done():

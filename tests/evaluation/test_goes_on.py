@@ -8,15 +8,19 @@ import pytest
 import torch
 from torch import nn
 
-import robustdeq.evaluation.runner as runner_module
+import robustdeq.evaluation.run.runner as runner_module
 from robustdeq.defences import EarlyState, EntropyReduction
-from robustdeq.evaluation import OtherStoreError, Store, evaluate, named, repertoire, suites, variants
-from robustdeq.evaluation.begun import BATCH_SCHEMA, Begun
-from robustdeq.evaluation.named import entropy_variants
-from robustdeq.evaluation.setting import Setting
-from robustdeq.evaluation.specs import AttackSpec
-from robustdeq.evaluation.subject import Subject, describe
-from robustdeq.evaluation.suites import make_suite
+from robustdeq.evaluation import OtherStoreError, Store, evaluate
+from robustdeq.evaluation.run.resume import BATCH_SCHEMA, Begun
+from robustdeq.evaluation.store.attack_spec import AttackSpec
+from robustdeq.evaluation.suites import attacks as repertoire
+from robustdeq.evaluation.suites import read as suites
+from robustdeq.evaluation.suites import shipped as named
+from robustdeq.evaluation.suites import variants
+from robustdeq.evaluation.suites.context import Setting
+from robustdeq.evaluation.suites.read import make_suite
+from robustdeq.evaluation.suites.shipped import entropy_variants
+from robustdeq.evaluation.suites.subject import Subject, describe
 from robustdeq.threat import L2, Linf
 from tests.evaluation.predictors import EPS, images, plain_function, small_deq
 

@@ -6,7 +6,7 @@ import torch
 
 from robustdeq.attacks import PGD
 from robustdeq.attacks.oracles import UnrolledState
-from robustdeq.evaluation import metrics
+from robustdeq.evaluation.analysis import metrics
 from robustdeq.threat import Linf
 from tests.evaluation.predictors import EPS
 
@@ -44,9 +44,9 @@ def test_an_attack_of_the_grid_is_what_one_gets_by_hand(store, deployed, images,
 
 
 def _specs(predictor):
-    from robustdeq.evaluation.repertoire import grid
-    from robustdeq.evaluation.setting import Setting
-    from robustdeq.evaluation.subject import Subject
+    from robustdeq.evaluation.suites.attacks import grid
+    from robustdeq.evaluation.suites.context import Setting
+    from robustdeq.evaluation.suites.subject import Subject
 
     return grid(Setting(Subject(predictor), Linf(EPS)))
 

@@ -3,10 +3,12 @@
 import polars as pl
 import pytest
 
-from robustdeq.evaluation import Store, metrics, pairing
-from robustdeq.evaluation.bounds import Bounds, Interval
-from robustdeq.evaluation.specs import AttackSpec
-from robustdeq.evaluation.store import ATTACK_SCHEMA, CLEAN_SCHEMA
+from robustdeq.evaluation import Store
+from robustdeq.evaluation.analysis import metrics
+from robustdeq.evaluation.analysis import paired as pairing
+from robustdeq.evaluation.run.bounds import Bounds, Interval
+from robustdeq.evaluation.store.attack_spec import AttackSpec
+from robustdeq.evaluation.store.store import ATTACK_SCHEMA, CLEAN_SCHEMA
 from robustdeq.threat import Linf
 
 EPS = 0.05

@@ -12,11 +12,12 @@ from pyautoattack import AutoAttack
 from torch import nn
 
 from robustdeq.cli.main import main
-from robustdeq.evaluation import Store, evaluate, metrics
+from robustdeq.evaluation import Store, evaluate
+from robustdeq.evaluation.analysis import metrics
 from robustdeq.evaluation.evaluate import load_images as checked_load_images
-from robustdeq.evaluation.setting import Setting
-from robustdeq.evaluation.subject import Subject
-from robustdeq.evaluation.suites import read_suite
+from robustdeq.evaluation.suites.context import Setting
+from robustdeq.evaluation.suites.read import read_suite
+from robustdeq.evaluation.suites.subject import Subject
 from robustdeq.threat import Linf
 from tests.evaluation.predictors import EPS, images, plain_function, small_deq
 

@@ -8,13 +8,16 @@ import pytest
 from torch import nn
 
 from robustdeq.defences import EarlyState, EntropyReduction
-from robustdeq.evaluation import Store, evaluate, metrics, repertoire, suites
-from robustdeq.evaluation.build import check_buildable
-from robustdeq.evaluation.named import TABLE_4
-from robustdeq.evaluation.setting import Setting
-from robustdeq.evaluation.subject import Subject, describe
-from robustdeq.evaluation.suites import make_suite
-from robustdeq.evaluation.variants import variant_words
+from robustdeq.evaluation import Store, evaluate
+from robustdeq.evaluation.analysis import metrics
+from robustdeq.evaluation.suites import attacks as repertoire
+from robustdeq.evaluation.suites import read as suites
+from robustdeq.evaluation.suites.build import check_buildable
+from robustdeq.evaluation.suites.context import Setting
+from robustdeq.evaluation.suites.read import make_suite
+from robustdeq.evaluation.suites.shipped import TABLE_4
+from robustdeq.evaluation.suites.subject import Subject, describe
+from robustdeq.evaluation.suites.variants import variant_words
 from robustdeq.threat import Linf
 from tests.evaluation.predictors import EPS, images, small_deq
 

@@ -9,9 +9,9 @@ import time
 import pytest
 
 from robustdeq.evaluation import Store
-from robustdeq.evaluation.runner import store_specs
-from robustdeq.evaluation.stacking import bundles
-from robustdeq.evaluation.subject import Subject
+from robustdeq.evaluation.run.runner import store_specs
+from robustdeq.evaluation.run.stacking import bundles
+from robustdeq.evaluation.suites.subject import Subject
 from tests.evaluation.predictors import deployed
 from tests.training.runs import finish, start, wait_for
 

@@ -12,13 +12,16 @@ import polars as pl
 import pytest
 import torch
 
-import robustdeq.evaluation.runner as runner_module
+import robustdeq.evaluation.run.runner as runner_module
 from robustdeq.defences import EarlyState, EntropyReduction
-from robustdeq.evaluation import Interrupted, OtherStoreError, Store, evaluate, metrics, named, repertoire
-from robustdeq.evaluation.setting import Setting
-from robustdeq.evaluation.specs import AttackSpec
-from robustdeq.evaluation.subject import Subject
-from robustdeq.evaluation.suites import make_suite
+from robustdeq.evaluation import Interrupted, OtherStoreError, Store, evaluate
+from robustdeq.evaluation.analysis import metrics
+from robustdeq.evaluation.store.attack_spec import AttackSpec
+from robustdeq.evaluation.suites import attacks as repertoire
+from robustdeq.evaluation.suites import shipped as named
+from robustdeq.evaluation.suites.context import Setting
+from robustdeq.evaluation.suites.read import make_suite
+from robustdeq.evaluation.suites.subject import Subject
 from robustdeq.solve import Broyden, Implicit
 from robustdeq.threat import Linf
 from tests.evaluation import predictors
@@ -367,7 +370,7 @@ def test_half_precision_logits_are_scored(tmp_path):
 
 def test_suites_share_a_store_and_provenance_may_change(run, straight, tmp_path, monkeypatch):
     shutil.copytree(straight.folder, tmp_path / "store")
-    monkeypatch.setattr("robustdeq.evaluation.manifest.provenance", lambda world: {"commit": "another"})
+    monkeypatch.setattr("robustdeq.evaluation.run.plan.provenance", lambda world: {"commit": "another"})
     verdict = run("store", suite="quick")
     manifest = json.loads((verdict.folder / "manifest.json").read_text())
     assert list(manifest["attacks"]) == ["a", "b", "c", "pgd-ready"]

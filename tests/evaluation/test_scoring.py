@@ -5,8 +5,8 @@ import torch
 
 from robustdeq.attacks.task import fooled
 from robustdeq.defences import EarlyState, EntropyReduction
-from robustdeq.evaluation.scoring import MISSING, measure, score
-from robustdeq.evaluation.subject import Subject
+from robustdeq.evaluation.run.scoring import MISSING, measure, score
+from robustdeq.evaluation.suites.subject import Subject
 from tests.evaluation import predictors
 
 

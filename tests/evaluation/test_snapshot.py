@@ -3,7 +3,7 @@
 import pytest
 from polars.testing import assert_frame_equal
 
-from robustdeq.evaluation.snapshot import Snapshot
+from robustdeq.evaluation.store.snapshot import Snapshot
 
 
 @pytest.mark.parametrize("room", [0, 3000, 2**30])

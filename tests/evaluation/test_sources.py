@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from robustdeq.evaluation import AttackSpec, Store, evaluate, metrics, repertoire
-from robustdeq.evaluation.labels import named_sources
+from robustdeq.evaluation import AttackSpec, Store, evaluate
+from robustdeq.evaluation.analysis import metrics
+from robustdeq.evaluation.store.sources import named_sources
+from robustdeq.evaluation.suites import attacks as repertoire
 from robustdeq.threat import Linf
 from tests.evaluation.predictors import EPS, images, small_deq
 

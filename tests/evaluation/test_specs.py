@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from robustdeq.attacks import PGD
-from robustdeq.evaluation.build import build_attack, check_buildable
-from robustdeq.evaluation.repertoire import grid
-from robustdeq.evaluation.setting import Setting
-from robustdeq.evaluation.specs import AttackSpec
-from robustdeq.evaluation.subject import Subject
-from robustdeq.evaluation.suites import make_suite
+from robustdeq.evaluation.store.attack_spec import AttackSpec
+from robustdeq.evaluation.suites.attacks import grid
+from robustdeq.evaluation.suites.build import build_attack, check_buildable
+from robustdeq.evaluation.suites.context import Setting
+from robustdeq.evaluation.suites.read import make_suite
+from robustdeq.evaluation.suites.subject import Subject
 from robustdeq.threat import Linf
 from tests.evaluation.predictors import small_deq
 

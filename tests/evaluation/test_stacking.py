@@ -7,10 +7,11 @@ import torch
 from torch import nn
 
 from robustdeq.defences import EarlyState
-from robustdeq.evaluation import evaluate, repertoire
-from robustdeq.evaluation.setting import Setting
-from robustdeq.evaluation.stacking import attack_together, bundles
-from robustdeq.evaluation.subject import Subject
+from robustdeq.evaluation import evaluate
+from robustdeq.evaluation.run.stacking import attack_together, bundles
+from robustdeq.evaluation.suites import attacks as repertoire
+from robustdeq.evaluation.suites.context import Setting
+from robustdeq.evaluation.suites.subject import Subject
 from robustdeq.threat import Linf
 from tests.evaluation.conftest import UNROLLINGS
 from tests.evaluation.predictors import EPS, images, small_deq

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from robustdeq.evaluation.statistics import (
+from robustdeq.evaluation.analysis.statistics import (
     bootstrap_difference,
     bootstrap_minimum,
     bootstrap_minimum_difference,

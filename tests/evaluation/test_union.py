@@ -3,10 +3,12 @@
 import polars as pl
 import pytest
 
-from robustdeq.evaluation import Store, evaluate, repertoire, transfer
-from robustdeq.evaluation.labels import Source
-from robustdeq.evaluation.setting import Setting
-from robustdeq.evaluation.subject import Subject
+from robustdeq.evaluation import Store, evaluate
+from robustdeq.evaluation.store.sources import Source
+from robustdeq.evaluation.suites import attacks as repertoire
+from robustdeq.evaluation.suites import stored as transfer
+from robustdeq.evaluation.suites.context import Setting
+from robustdeq.evaluation.suites.subject import Subject
 from robustdeq.threat import Linf
 from tests.evaluation import predictors
 from tests.evaluation.conftest import UNROLLINGS

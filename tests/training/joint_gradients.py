@@ -7,8 +7,8 @@ import sys
 import torch
 
 from robustdeq.data import load_dataset
+from robustdeq.host.processes import launch
 from robustdeq.models import create_model
-from robustdeq.processes import launch
 from robustdeq.threat import Linf
 from robustdeq.training import PGDAT, TRADES, RandomState
 from robustdeq.training.step import TrainStep

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import robustdeq as rd
-from robustdeq.files import InUseError, held
+from robustdeq.host.files import InUseError, held
 from robustdeq.training.checkpoint import TrainingState, completed, difference, load_state, record_start, save_state
 from robustdeq.training.logs import Log, read_log
 from robustdeq.training.trainer import Trainer

@@ -17,7 +17,7 @@ from robustdeq.cli.benchmarks.evaluate import evaluate
 from robustdeq.cli.benchmarks.train import train
 from robustdeq.cli.places import make_room
 from robustdeq.cli.progress import saying
-from robustdeq.provenance import provenance
+from robustdeq.host.provenance import provenance
 
 SUBJECTS = {"core": core, "defence": defence}
 Subject = Literal["core", "train", "defence", "evaluate"]

@@ -18,7 +18,7 @@ from typing import Any
 from torch import nn
 
 from robustdeq.data.cifar10 import CLASSES
-from robustdeq.evaluation.answers import NotLogitsError, checked_logits
+from robustdeq.evaluation.run.fingerprint import NotLogitsError, checked_logits
 from robustdeq.models import CheckpointError, load
 from robustdeq.models.pretrained import shipped
 from robustdeq.threat import number

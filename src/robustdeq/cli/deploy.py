@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from robustdeq.defences import EarlyState, EntropyReduction
-from robustdeq.evaluation.subject import Subject
+from robustdeq.evaluation.suites.subject import Subject
 from robustdeq.models.predictor import DynamicPredictor
 
 

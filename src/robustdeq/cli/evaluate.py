@@ -15,7 +15,7 @@ from robustdeq.cli.deploy import defence_settings, deploy
 from robustdeq.cli.progress import counting
 from robustdeq.evaluation import Interrupted, evaluate
 from robustdeq.evaluation import Progress as Report
-from robustdeq.processes import launch
+from robustdeq.host.processes import launch
 from robustdeq.threat import L2, Linf, Threat, number
 
 

@@ -19,7 +19,7 @@ from robustdeq.cli.deploy import deploy
 from robustdeq.cli.progress import saying
 from robustdeq.data import DataError, DataNotFoundError
 from robustdeq.data.photos import Photo, read_photo
-from robustdeq.evaluation.subject import Subject
+from robustdeq.evaluation.suites.subject import Subject
 from robustdeq.models.predictor import DynamicPredictor, entropy
 from robustdeq.solve import Status
 

@@ -23,7 +23,7 @@ from rich.text import Text
 
 from robustdeq.cli.progress import saying, sharing
 from robustdeq.evaluation import Interrupted, Store
-from robustdeq.evaluation.interrupt import stopping
+from robustdeq.host.interrupts import stopping
 from robustdeq.report import make_report
 from robustdeq.report.table import Table
 from robustdeq.training.logs import read_log
@@ -64,7 +64,7 @@ class Step:
             return int(rows[-1]["step"]) / STEPS if rows else 0.0
         store = Store(self.out)
         manifest = store.read_manifest()
-        attacks = list(manifest["attacks"]) if manifest else []
+        attacks = list(manifest.attacks) if manifest else []
         done = sum(store.has(name, 0) for name in attacks)
         return done / len(attacks) if attacks else 0.0
 

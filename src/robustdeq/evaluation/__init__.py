@@ -1,19 +1,19 @@
 """Evaluation that can be believed: suites of attacks, a store that survives, metrics from the store alone."""
 
-from robustdeq.evaluation import metrics, pairing
+from robustdeq.evaluation.analysis import metrics, paired
+from robustdeq.evaluation.analysis.metrics import IncompleteError
+from robustdeq.evaluation.analysis.statistics import Difference, Share
 from robustdeq.evaluation.evaluate import evaluate
-from robustdeq.evaluation.interrupt import Interrupted
-from robustdeq.evaluation.manifest import OtherStoreError
-from robustdeq.evaluation.metrics import IncompleteError
-from robustdeq.evaluation.named import Suite
-from robustdeq.evaluation.runner import Progress
+from robustdeq.evaluation.run.plan import OtherStoreError
+from robustdeq.evaluation.run.runner import Progress
 from robustdeq.evaluation.selection import select_state
-from robustdeq.evaluation.specs import AttackSpec
-from robustdeq.evaluation.statistics import Difference, Share
-from robustdeq.evaluation.store import Store
-from robustdeq.evaluation.suites import make_suite
+from robustdeq.evaluation.store.attack_spec import AttackSpec
+from robustdeq.evaluation.store.store import Store
+from robustdeq.evaluation.suites.read import make_suite
+from robustdeq.evaluation.suites.suite import Suite
 from robustdeq.evaluation.verdict import Verdict
-from robustdeq.files import DiskFullError
+from robustdeq.host.files import DiskFullError
+from robustdeq.host.interrupts import Interrupted
 
 __all__ = [
     "AttackSpec",
@@ -30,6 +30,6 @@ __all__ = [
     "evaluate",
     "make_suite",
     "metrics",
-    "pairing",
+    "paired",
     "select_state",
 ]

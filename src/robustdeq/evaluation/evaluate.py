@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,15 +12,16 @@ import torch.distributed as dist
 from torch import Tensor
 
 from robustdeq.data import Images, load_dataset
-from robustdeq.evaluation.answers import ask, heeds_batch_mates, recorded
-from robustdeq.evaluation.audit import AUDITS, finish_audit
-from robustdeq.evaluation.build import check_buildable
-from robustdeq.evaluation.manifest import Plan, data_hash, join
-from robustdeq.evaluation.runner import Progress, Runner
-from robustdeq.evaluation.setting import Setting
-from robustdeq.evaluation.store import Store
-from robustdeq.evaluation.subject import Callee, Subject
-from robustdeq.evaluation.suites import make_suite
+from robustdeq.evaluation.audit.judge import finish_audit
+from robustdeq.evaluation.run.fingerprint import ask, batch_dependent, recorded
+from robustdeq.evaluation.run.plan import Plan, join
+from robustdeq.evaluation.run.runner import Progress, Runner
+from robustdeq.evaluation.store.manifest import DataRecord, SuiteRequest
+from robustdeq.evaluation.store.store import Store
+from robustdeq.evaluation.suites.build import check_buildable
+from robustdeq.evaluation.suites.context import Setting
+from robustdeq.evaluation.suites.read import make_suite
+from robustdeq.evaluation.suites.subject import Callee, Subject
 from robustdeq.evaluation.verdict import Verdict, read_verdict
 from robustdeq.threat import Linf, Threat, number
 
@@ -45,6 +47,7 @@ def evaluate(
     name: str | None = None,
     data_root: str | Path | None = None,
     data_options: Mapping[str, Any] | None = None,
+    command: str | None = None,
     report: Callable[[Progress], None] | None = None,
 ) -> Verdict:
     """Attack a predictor and store what happens; the same call goes on where an earlier one stopped.
@@ -73,6 +76,7 @@ def evaluate(
         name: What the model is called in the store; its class or function if not given.
         data_root: Where a named data set is.
         data_options: Options of a named data set.
+        command: The command line that this call stands for, which the store and its report then show.
         report: Called with the progress.
     """
     subject = Subject(predictor)
@@ -108,7 +112,7 @@ def evaluate(
         data=description,
         threat=threat,
         suite=chosen.name,
-        asked={"suite": str(suite), "aware": aware, **({"keep_images": True} if keep_images else {})},
+        asked=SuiteRequest(suite=str(suite), aware=aware, keep_images=bool(keep_images), command=command),
         specs=chosen.specs,
         notes=chosen.notes,
         seed=seed,
@@ -125,12 +129,12 @@ def evaluate(
         plan,
         rank=rank,
         world_size=world_size,
-        heed_batch_mates=lambda: any(heeds_batch_mates(s, x) for s in plan.scored.values()),
+        batch_dependent=lambda: any(batch_dependent(s, x) for s in plan.scored.values()),
     )
     keep = chosen.keep_images if keep_images is None else keep_images
     runner = Runner(plan, x, y, store, budget=budget, keep_images=keep, rank=rank, world_size=world_size, report=report)
     complete = runner.run()
-    audit = finish_audit(plan, store, x, y, write=rank == 0) if str(suite) in AUDITS and complete else None
+    audit = finish_audit(plan, store, x, y, write=rank == 0) if chosen.audited and complete else None
     return read_verdict(store, complete=complete, bounds=runner.bounds.now(), audit=audit, given_up=runner.given_up)
 
 
@@ -147,7 +151,7 @@ def _check_defended(subject: Subject) -> None:
 
 def load_images(
     data: tuple[Tensor, Tensor] | str, limit: int | None, root: str | Path | None, options: Mapping[str, Any]
-) -> tuple[Tensor, Tensor, dict[str, Any]]:
+) -> tuple[Tensor, Tensor, DataRecord]:
     """Pixels, labels, and what the manifest says of them."""
     if isinstance(data, str):
         images: Images = load_dataset(data, root, **options).test
@@ -178,7 +182,15 @@ def load_images(
     if not len(x):
         raise ValueError("there are no images to evaluate on")
     y = y.long()
-    return x, y, {"name": name, "split": split, "images": len(y), "limit": limit, "sha256": data_hash(x, y)}
+    return x, y, DataRecord(name=name, split=split, images=len(y), limit=limit, sha256=_checksum(x, y))
+
+
+def _checksum(x: Tensor, y: Tensor) -> str:
+    """12 hex digits over images and labels."""
+    digest = hashlib.sha256(f"{tuple(x.shape)} {x.dtype}".encode())
+    digest.update(x.cpu().contiguous().numpy().tobytes())
+    digest.update(y.cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()[:12]
 
 
 def checkpoint_threat(subject: Subject) -> Threat:

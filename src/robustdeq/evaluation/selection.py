@@ -7,7 +7,7 @@ from torch import Tensor
 
 from robustdeq.attacks import PGD, Estimate
 from robustdeq.defences import EarlyState
-from robustdeq.evaluation.build import READY
+from robustdeq.evaluation.suites.build import READY
 from robustdeq.models.predictor import DynamicPredictor
 from robustdeq.threat import Linf, Threat
 

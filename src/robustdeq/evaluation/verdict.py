@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from robustdeq.evaluation import metrics
-from robustdeq.evaluation.audit import Audit
-from robustdeq.evaluation.bounds import Interval
-from robustdeq.evaluation.statistics import Share
-from robustdeq.evaluation.store import Store
+from robustdeq.evaluation.analysis import metrics
+from robustdeq.evaluation.analysis.statistics import Share
+from robustdeq.evaluation.audit.judge import Audit
+from robustdeq.evaluation.run.bounds import Interval
+from robustdeq.evaluation.store.store import Store
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def read_verdict(
     """From the store."""
     shares: dict[str, Share] = {}
     minimum = None
-    union_mode = store.manifest["union"]
+    union_mode = store.manifest.union
     finished = [name for name in store.attacks if store.complete(name)]
     if finished and not union_mode:
         for row in metrics.accuracy(store, finished, predictor=metrics.DEPLOYED).iter_rows(named=True):
@@ -92,7 +92,7 @@ def read_verdict(
         union=metrics.union_accuracy(store),
         aa={} if union_mode else metrics.aa_accuracy(store),
         bounds=bounds,
-        notes=list(store.manifest["notes"]),
+        notes=list(store.manifest.notes),
         audit=audit,
         given_up=given_up,
     )

@@ -15,7 +15,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from robustdeq.files import write_together
+from robustdeq.host.files import write_together
 from robustdeq.models.settings import decode, encode
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import fnmatch
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any, TypeVar
 
@@ -19,7 +19,7 @@ from robustdeq.models.resnet import ResNet
 _BUILDERS: dict[str, Callable[..., Any]] = {"mdeq": MDEQ, "resnet": ResNet}
 
 _PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
-    "mdeq-large": ("mdeq", {}),
+    "mdeq-large": ("mdeq", {"channels": (32, 64, 128, 256)}),
     "mdeq-small": (
         "mdeq",
         {"channels": (16, 32, 64, 128), "head_channels": (8, 16, 32, 64), "final_channels": 512},
@@ -49,7 +49,7 @@ _PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
             "downsample": 1,
         },
     ),
-    "resnet18": ("resnet", {}),
+    "resnet18": ("resnet", {"widths": (64, 128, 256, 512)}),
     "resnet-tiny": ("resnet", {"widths": (24, 48, 96), "blocks": (2, 2, 2)}),
 }
 
@@ -107,6 +107,15 @@ def build(architecture: str, **options: Any) -> Any:
     if isinstance(model, Pretrained) and builder not in (MDEQ, ResNet):  # those two describe themselves, in full
         model.architecture = Architecture(architecture, options)
     return model
+
+
+def preset_of(architecture: str, options: Mapping[str, Any]) -> str:
+    """The named model that has these sizes, else the architecture."""
+    for name, (kind, preset) in _PRESETS.items():
+        sizes = [key for key in ("channels", "widths") if key in preset]
+        if kind == architecture and all([*options.get(key, ())] == [*preset[key]] for key in sizes):
+            return name
+    return architecture
 
 
 def _options(builder: Callable[..., Any]) -> list[str] | None:

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from robustdeq.evaluation import evaluate
-from robustdeq.evaluation.labels import source_at
-from robustdeq.evaluation.variants import MAIN, changed_switches
+from robustdeq.evaluation.store.sources import source_at
+from robustdeq.evaluation.suites.variants import MAIN
 from robustdeq.models.pretrained import shipped
 from robustdeq.report.sources import Result
-from robustdeq.threat import number
+from robustdeq.threat import Linf, number
 
 ROOT = "data"
 """Where the docs have the data: a store does not say where they lay."""
@@ -56,33 +56,32 @@ def again(
     if _from_python(r):
         return _in_python(r, suite, out, on | ({"sources": [*sources]} if sources else {}), defence)
     flags = _settings(r) | (defence_flags(r) if defence is None else defence) | on
-    words = ["robustdeq", "evaluate", r.store.manifest["model"]["name"], *_words(flags), "--suite", suite]
+    words = ["robustdeq", "evaluate", r.store.manifest.model.name, *_words(flags), "--suite", suite]
     return shlex.join([*words, *(["--sources", *sources] if sources else []), "--out", out])
 
 
 def go_on(r: Result, *, sources: Sequence[str] = ()) -> list[str]:
     """What goes on in a store: its suites as they were asked for, each by a command; with further sources if given."""
     manifest = r.store.manifest
-    asked = manifest.get("asked") or [{"suite": name, "aware": False} for name in r.suites]
     needed = [*_needed_sources(r), *sources]
     return [
         again(
             r,
-            entry["suite"],
+            entry.suite,
             folder(r),
-            union=manifest["union"],
-            aware=entry["aware"],
-            keep_images=entry.get("keep_images", False),
+            union=manifest.union,
+            aware=entry.aware,
+            keep_images=entry.keep_images,
             sources=needed,
         )
-        for entry in asked
+        for entry in manifest.asked
     ]
 
 
 def _needed_sources(r: Result) -> list[str]:
     """Stores whose images a store has still to be shown."""
-    configs = r.store.manifest["attacks"].items()
-    written = {c["options"]["store"] for name, c in configs if c["attack"] == "stored" and not r.store.complete(name)}
+    specs = (record.spec for record in r.store.manifest.attacks.values())
+    written = {s.options["store"] for s in specs if s.attack == "stored" and not r.store.complete(s.name)}
     found, here = sorted(source_at(text, r.store.folder) for text in written), Path.cwd()
     return [(path.relative_to(here) if path.is_relative_to(here) else path).as_posix() for path in found]
 
@@ -102,9 +101,9 @@ def defence_flags(r: Result) -> Settings:
     entropy = r.entropy
     if entropy is None:
         return {}
-    flags = {"every": entropy["every"], "steps": entropy["descent"]["steps"], "variant": entropy["variant"]}
+    flags = {"every": entropy.every, "steps": entropy.steps, "variant": entropy.variant}
     usual = {"every": MAIN[0], "steps": MAIN[1], "variant": "paper"}
-    given = {k: v for k, v in flags.items() if v != usual[k]} | changed_switches(entropy)
+    given = {k: v for k, v in flags.items() if v != usual[k]} | entropy.changed_switches
     return {"defence": "entropy"} | {f"defence.{k}": str(v).lower() for k, v in given.items()}
 
 
@@ -115,13 +114,13 @@ def folder(r: Result, end: str = "") -> str:
 
 def _settings(r: Result) -> Settings:
     """What the store insists on or is used to besides the defence, where it is not what `evaluate` takes by itself."""
-    manifest, metadata, name = r.store.manifest, r.metadata, r.data["name"]
+    manifest, metadata, name = r.store.manifest, r.metadata, r.data.name
     given = {
         "data": None if metadata.get("dataset") == name else name,
         "data_root": None if name in _WITHOUT_ROOT else ROOT,
-        "limit": r.data["limit"],
-        **{key: manifest.get(key) for key in ("batch_size", "shard_size", "seed")},
-        "norm": manifest["threat"]["norm"],
+        "limit": r.data.limit,
+        **{key: getattr(manifest, key) for key in ("batch_size", "shard_size", "seed")},
+        "norm": type(manifest.threat).__name__,
         "eps": _eps(r),
         "state": r.state if r.dynamic and r.state != str(min(8, r.states)) else None,
     }
@@ -130,10 +129,10 @@ def _settings(r: Result) -> Settings:
 
 def _eps(r: Result) -> str | None:
     """The very same budget, None where it is the one that the checkpoint says."""
-    threat, trained_for = r.store.manifest["threat"], r.metadata.get("eps")
-    if threat["norm"] == "Linf" and trained_for is not None and number(trained_for, "eps") == threat["eps"]:
+    threat, trained_for = r.store.manifest.threat, r.metadata.get("eps")
+    if isinstance(threat, Linf) and trained_for is not None and number(trained_for, "eps") == threat.eps:
         return None
-    return r.eps if number(r.eps, "eps") == threat["eps"] else repr(threat["eps"])
+    return r.eps if number(r.eps, "eps") == threat.eps else repr(threat.eps)
 
 
 def _words(flags: Settings) -> list[str]:
@@ -145,20 +144,20 @@ def _words(flags: Settings) -> list[str]:
 
 def _from_python(r: Result) -> bool:
     """Whether it was made by `robustdeq.evaluate`, so that no CKPT names the predictor: it is called by its class."""
-    model = r.store.manifest["model"]
-    kind = model["config"]["kind"] if isinstance(model["config"], dict) else model["config"]
-    return r.data["name"] == "tensors" or f".{kind}".endswith(f".{model['name']}")
+    model = r.store.manifest.model
+    kind = model.config["kind"] if isinstance(model.config, dict) else model.config
+    return r.data.name == "tensors" or f".{kind}".endswith(f".{model.name}")
 
 
 def _in_python(r: Result, suite: str, out: str, on: Settings, defence: Settings | None) -> str:
     """The call; whoever made the predictor and the images has them."""
-    threat, images = r.store.manifest["threat"], r.data["name"]
+    threat, images = r.store.manifest.threat, r.data.name
     same = defence is None or bool(defence) == (r.entropy is not None)
     predictor = "predictor" if same else "defended" if defence else "undefended"
     given = {key: value for key, value in _settings(r).items() if key in _USUAL and key not in ("data", "norm")} | on
-    if r.store.manifest["all_states"] == r.store.manifest["union"]:  # not what they are by themselves
-        given["all_states"] = r.store.manifest["all_states"]
+    if r.store.manifest.all_states == r.store.manifest.union:  # not what they are by themselves
+        given["all_states"] = r.store.manifest.all_states
     words = [predictor, "(x, y)" if images == "tensors" else repr(images), repr(suite), repr(out)]
-    words += [f"threat=robustdeq.{threat['norm']}({threat['eps']!r})"]
-    words += ["also=also"] if not set(r.store.manifest["predictors"]) <= {"deployed", "base"} else []
+    words += [f"threat=robustdeq.{type(threat).__name__}({threat.eps!r})"]
+    words += ["also=also"] if not set(r.store.manifest.predictors) <= {"deployed", "base"} else []
     return f"robustdeq.evaluate({', '.join([*words, *(f'{key}={value!r}' for key, value in given.items())])})"

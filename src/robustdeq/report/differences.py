@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustdeq.evaluation import metrics
-from robustdeq.evaluation.pairing import shared_attacks, tried_images
-from robustdeq.evaluation.statistics import bootstrap_difference, bootstrap_minimum_difference
+from robustdeq.evaluation.analysis import metrics
+from robustdeq.evaluation.analysis.paired import shared_attacks, tried_images
+from robustdeq.evaluation.analysis.statistics import bootstrap_difference, bootstrap_minimum_difference
 from robustdeq.report.numbers import finished, lowest_aa
 from robustdeq.report.sources import Result
 from robustdeq.report.table import NONE, Cell, Table, points
@@ -32,7 +32,7 @@ def differences(results: list[Result]) -> Table:
     pairs = _best([(found, a, b) for a, b in permutations(results, 2) if (found := question(a, b)) is not None])
     rows = []
     for found, a, b in sorted(pairs, key=lambda pair: QUESTIONS.index(pair[0])):
-        words = (found, a.training, _called(a), _called(b), a.data["name"], str(a.data["images"]), a.eps)
+        words = (found, a.training, _called(a), _called(b), a.data.name, str(a.data.images), a.eps)
         rows.append([*map(Cell, words), clean(a, b), minimum(a, b), autoattack(a, b), union(a, b)])
     head = ("question", "training", "without", "with", "data", "images", "eps", "clean", "PGD", "AA", "union")
     notes: tuple[str, ...] = (
@@ -60,7 +60,7 @@ def _best(pairs: list[Pair]) -> list[Pair]:
     best: dict[Any, Pair] = {}
     for number, pair in enumerate(pairs):
         found, a, b = pair
-        same = [(r.weights, r.described, str(r.settings), r.state, r.data["name"], r.eps) for r in (a, b)]
+        same = [(r.weights, r.described, str(r.settings), r.state, r.data.name, r.eps) for r in (a, b)]
         key = number if None in (a.weights, b.weights) else (found, a.training, *same)
         if key not in best or _says(pair) > _says(best[key]):
             best[key] = pair
@@ -71,7 +71,7 @@ def _says(pair: Pair) -> tuple[int, bool, int]:
     """How much there is to compare: images, AutoAttack, attacks."""
     _, a, b = pair
     names = [finished(r) for r in (a, b)]
-    return a.data["images"], None not in (lowest_aa(a), lowest_aa(b)), min(map(len, names))
+    return a.data.images, None not in (lowest_aa(a), lowest_aa(b)), min(map(len, names))
 
 
 def question(a: Result, b: Result) -> str | None:
@@ -109,7 +109,7 @@ def minimum(a: Result, b: Result) -> Cell:
     """Of the paper's minima over attacks."""
     names = [r.minimum_attacks for r in (a, b)]
     both = list(zip((a, b), names, strict=True))
-    if not all(r.complete(n) and tried_images(r.store, n) == r.data["images"] for r, n in both):
+    if not all(r.complete(n) and tried_images(r.store, n) == r.data.images for r, n in both):
         return NONE
     left, right = (_outcomes(r, n)[:, 1:] for r, n in both)
     where = f"{_from(a, b)}; minima over {len(names[1])} and {len(names[0])} attacks"
@@ -144,7 +144,7 @@ def union(a: Result, b: Result) -> Cell:
 
 
 def _with_aa(r: Result, names: Sequence[str]) -> bool:
-    return any(r.store.manifest["attacks"][name]["attack"] == "autoattack" for name in names)
+    return any(r.store.manifest.attacks[name].spec.attack == "autoattack" for name in names)
 
 
 def _outcomes(r: Result, names: Sequence[str]) -> Outcomes:

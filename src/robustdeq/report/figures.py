@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from robustdeq.evaluation import metrics
+from robustdeq.evaluation.analysis import metrics
 from robustdeq.report.drawing import COLOURS, MARGINS, Figure, draw
 from robustdeq.report.sources import Result, Run, Sources
 
@@ -18,7 +18,7 @@ HEIGHT = 2.8
 
 def make_figures(sources: Sources) -> list[Figure]:
     """Every figure that the results allow."""
-    whole = [r for r in sources.results if r.dynamic and not r.store.manifest["union"]]
+    whole = [r for r in sources.results if r.dynamic and not r.store.manifest.union]
     attacked = [r for r in whole if not r.oblivious]
     rows = [r.subject for r in sources.main]
     shown = [_with_residuals(r, attacked) for r in attacked if r in sources.main or r.subject not in rows]
@@ -235,7 +235,7 @@ def _grid(r: Result) -> pl.DataFrame:
 
 
 def _states(r: Result) -> list[int]:
-    return [int(name) for name in r.store.manifest["predictors"]["deployed"]["states"] if name != "final"]
+    return [int(name) for name in r.store.manifest.predictors["deployed"].states if name != "final"]
 
 
 def _trace(means: pl.DataFrame, states: list[int]) -> list[float]:
@@ -249,12 +249,12 @@ def _strongest(r: Result) -> str | None:
     if r.complete(r.grid):
         table = metrics.accuracy(r.store, r.grid, predictor=r.predictor)
         return str(table["attack"][int(table["accuracy"].arg_min() or 0)])
-    ready = [n for n, c in r.store.manifest["attacks"].items() if c["group"] == "ready" and r.store.complete(n)]
+    ready = [n for n, c in r.store.manifest.attacks.items() if c.spec.group == "ready" and r.store.complete(n)]
     return ready[0] if ready else None
 
 
 def _diagnosed(r: Result) -> str | None:
-    found = [n for n, c in r.store.manifest["attacks"].items() if c["diagnostics"] and r.store.complete(n)]
+    found = [n for n, c in r.store.manifest.attacks.items() if c.spec.diagnostics and r.store.complete(n)]
     return found[0] if found else None
 
 

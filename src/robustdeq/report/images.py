@@ -12,8 +12,8 @@ import numpy as np
 import polars as pl
 from PIL import Image
 
-from robustdeq.evaluation.metrics import judged_attacks
-from robustdeq.evaluation.store import Images
+from robustdeq.evaluation.analysis.metrics import judged_attacks
+from robustdeq.evaluation.store.store import Images
 from robustdeq.report.drawing import Figure, draw
 from robustdeq.report.sources import Result, Sources
 
@@ -55,13 +55,13 @@ def make_pages(sources: Sources) -> list[ImagePage]:
     """A page for each image set of which adversarial images are kept."""
     sets: dict[str, list[Result]] = defaultdict(list)
     for r in (r for r in sources.results if r.predictor == "deployed"):
-        sets[r.data["sha256"]].append(r)
+        sets[r.data.sha256].append(r)
     pages = []
     for digest, results in sorted(sets.items()):
         groups = [(r, pictures) for r in results if (pictures := worst_pictures(r))]
         data = results[0].data
         if groups:
-            title = f"The images attacked worst: {data['name']}, {data['split']}, {data['images']} images"
+            title = f"The images attacked worst: {data.name}, {data.split}, {data.images} images"
             pages.append(ImagePage(f"images-{digest}", title, groups))
     return pages
 
@@ -86,7 +86,7 @@ def worst_pictures(r: Result) -> list[Picture]:
     pictures = []
     for row in ranking.iter_rows(named=True):
         mine = pl.col("image") == row["image"]
-        shard = row["image"] // int(r.store.manifest["shard_size"])
+        shard = row["image"] // r.store.manifest.shard_size
         clean = r.store.clean_images(shard)
         rows = r.store.rows(kept).filter(deployed & mine).sort("margin", "attack").head(1).collect()
         attack, found = rows["attack"][0], rows.row(0, named=True)
@@ -107,7 +107,7 @@ def worst_pictures(r: Result) -> list[Picture]:
 
 
 def _class(r: Result, label: int) -> str:
-    classes = (r.store.manifest["model"].get("metadata") or {}).get("classes")
+    classes = r.store.manifest.model.metadata.get("classes")
     return "none (not finite)" if label < 0 else str(classes[label] if classes else label)
 
 
@@ -149,7 +149,7 @@ def _without_and_with(r: Result) -> tuple[str, str | None]:
     """The predictors of a store that are the undefended model, and a defended one if there is one."""
     if r.undefended is not None:
         return r.undefended, r.predictor
-    beside = PAPERS in r.store.manifest["predictors"] and r.entropy is None
+    beside = PAPERS in r.store.manifest.predictors and r.entropy is None
     return r.predictor, PAPERS if beside else None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from robustdeq.evaluation import metrics
+from robustdeq.evaluation.analysis import metrics
 from robustdeq.report import paper
 from robustdeq.report.commands import again, folder, from_recipe, go_on
 from robustdeq.report.sources import Result, Sources, t_f_and_r
@@ -81,7 +81,7 @@ def _resnet(training: str, prefix: str) -> list[Missing]:
 
 def _prefix(sources: Sources) -> str:
     """The family of recipes that fits the results."""
-    names = {(r.data["name"], r.model) for r in sources.results}
+    names = {(r.data.name, r.model) for r in sources.results}
     if any(data == "digits" for data, _ in names):
         return "digits-nano"
     return "cifar10-tiny" if any(model == "mdeq-tiny" for _, model in names) else "cifar10-large"
@@ -91,8 +91,7 @@ def _by_predictor(results: list[Result]) -> list[list[Result]]:
     """The stores of each predictor under a threat on a data set, however many images."""
     groups: dict[str, list[Result]] = {}
     for r in results:
-        threat = r.store.manifest["threat"]
-        groups.setdefault(repr((r.subject, r.data["name"], threat["norm"], threat["eps"])), []).append(r)
+        groups.setdefault(repr((r.subject, r.data.name, r.store.manifest.threat)), []).append(r)
     return [*groups.values()]
 
 
@@ -123,8 +122,8 @@ class _Gap(NamedTuple):
 
 def _attacks(stores: list[Result]) -> list[Missing]:
     """What the largest store of a predictor does not hold, nor another that could stand for it, and how to add it."""
-    single = [r for r in stores if not r.store.manifest["union"]]
-    largest = max(single or stores, key=lambda r: (not r.aside, r.data["images"]))
+    single = [r for r in stores if not r.store.manifest.union]
+    largest = max(single or stores, key=lambda r: (not r.aside, r.data.images))
     if not single:
         what = f"{largest.label}: accuracies under single attacks, which a store made with --union does not hold"
         return [Missing("Tables 1, 2, 8", what, again(largest, "paper", "OTHER"))]
@@ -133,7 +132,7 @@ def _attacks(stores: list[Result]) -> list[Missing]:
     if any(gap.item == "Table 2" for gap in absent):  # the same suite draws them
         absent = [gap for gap in absent if gap.item != "Figs. 2, 3c"]
     # only a suite that scores the same predictors may go into a store's folder
-    alone = set(largest.store.manifest["predictors"]) <= {"deployed", "base"}
+    alone = set(largest.store.manifest.predictors) <= {"deployed", "base"}
     found = []
     for gap in absent:
         into = folder(largest, gap.beside or ("" if alone else f"-{gap.suite}"))
@@ -144,11 +143,12 @@ def _attacks(stores: list[Result]) -> list[Missing]:
 
 def _gaps(r: Result) -> list[_Gap]:
     """All that a store itself does not hold."""
-    planned = r.store.manifest["attacks"].values()
-    groups = {config["group"] for config in planned}
+    planned = r.store.manifest.attacks.values()
+    groups = {config.spec.group for config in planned}
     of_grid = r.whole_grid - len(r.oblivious_grid) if r.dynamic else 0
     grid, diagnoses = f"{of_grid} of the grid's {r.whole_grid} attacks", "deviations and residuals under attack"
-    has_aa, diagnosed = (any(config[key] for config in planned) for key in ("is_aa", "diagnostics"))
+    has_aa = any(config.spec.is_standard_autoattack for config in planned)
+    diagnosed = any(config.spec.diagnostics for config in planned)
     pictures = any(map(r.store.has_images, r.store.attacks))
     lacking = (
         (of_grid > 0, _Gap("Tables 1, 6, 7, 8, Figs. 3a, 5", grid, "grid", "images")),
@@ -166,8 +166,8 @@ def _gaps(r: Result) -> list[_Gap]:
 
 def _transfer(sources: Sources) -> list[Missing]:
     """Images of each store shown to the others that were evaluated on the same ones."""
-    whole = [r for r in sources.results if r.predictor == "deployed" and r.dynamic and not r.store.manifest["union"]]
-    if any(config["attack"] == "stored" for r in whole for config in r.store.manifest["attacks"].values()):
+    whole = [r for r in sources.results if r.predictor == "deployed" and r.dynamic and not r.store.manifest.union]
+    if any(config.spec.attack == "stored" for r in whole for config in r.store.manifest.attacks.values()):
         return _pairs(whole)
     first = next((r for r in whole if sum(other.images == r.images for other in whole) > 1), None)
     if first is None:
@@ -216,7 +216,7 @@ def _keeps_its_grid(r: Result) -> bool:
 
 def _settings(sources: Sources) -> list[Missing]:
     dynamic = [r for r in sources.results if r.predictor == "deployed" and r.dynamic]
-    have = {t_f_and_r(Result(r.label, r.store, name)) for r in dynamic for name in r.store.manifest["predictors"]}
+    have = {t_f_and_r(Result(r.label, r.store, name)) for r in dynamic for name in r.store.manifest.predictors}
     states = max((r.states for r in dynamic), default=8)
     lacking = [(every, steps) for every, steps in paper.TABLE_5 if every <= states and (every, steps) not in have]
     if not lacking:

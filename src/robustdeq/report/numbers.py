@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from robustdeq.evaluation import metrics
-from robustdeq.evaluation.statistics import Share
+from robustdeq.evaluation.analysis import metrics
+from robustdeq.evaluation.analysis.statistics import Share
 from robustdeq.report import paper
 from robustdeq.report.sources import Result
 from robustdeq.report.table import NONE, Cell, bound, share
@@ -56,8 +56,8 @@ def autoattack(r: Result) -> Cell:
     name = lowest_aa(r)
     if name is None:
         return NONE
-    found, configs = metrics.aa_accuracy(r.store), r.store.manifest["attacks"]
-    planned = [other for other in metrics.judged_attacks(r.store) if configs[other]["is_aa"]]
+    found, configs = metrics.aa_accuracy(r.store), r.store.manifest.attacks
+    planned = [other for other in metrics.judged_attacks(r.store) if configs[other].spec.is_standard_autoattack]
     cell = share(found[name], origin(r, f"clean and {name}", "share that is correct under both"))
     return bound(cell, len(found), len(planned))
 
@@ -78,7 +78,7 @@ def lowest_aa(r: Result) -> str | None:
 
 def finished(r: Result) -> list[str]:
     """The attacks that the union is over; none where images left by another predictor."""
-    known = r.predictor == "deployed" or not r.store.manifest["union"]
+    known = r.predictor == "deployed" or not r.store.manifest.union
     return [name for name in metrics.judged_attacks(r.store) if r.store.complete(name)] if known else []
 
 
@@ -86,8 +86,8 @@ def limited(r: Result) -> dict[str, int]:
     """The finished attacks on some of the images only, and on how many."""
     if r.predictor != "deployed":
         return {}
-    limits = {name: r.store.manifest["attacks"][name]["limit"] for name in finished(r)}
-    return {name: limit for name, limit in limits.items() if limit is not None and limit < r.data["images"]}
+    limits = {name: r.store.manifest.attacks[name].spec.limit for name in finished(r)}
+    return {name: limit for name, limit in limits.items() if limit is not None and limit < r.data.images}
 
 
 def union_of_all(r: Result) -> Cell:

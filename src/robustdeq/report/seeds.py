@@ -34,7 +34,7 @@ def seeds(results: list[Result]) -> Table:
     rows = []
     for same in _recipes(results):
         first, numbers = same[0], ", ".join(str(r.metadata["seed"]) for r in same)
-        words = (first.training, first.described, first.model, first.data["name"], str(first.data["images"]), first.eps)
+        words = (first.training, first.described, first.model, first.data.name, str(first.data.images), first.eps)
         rows.append([*map(Cell, words), Cell(numbers), *(_spread(same, *measure) for measure in measures)])
     head = ("training", "method", "model", "data", "images", "eps", "seeds", "clean", "PGD-10", "PGD", "AA")
     return Table("seeds", "Seeds. Accuracy (%) over several trainings of a recipe", head, rows, NOTES)
@@ -79,5 +79,5 @@ def _spread(
 
 def _hashes(r: Result, attacks: Iterable[str | None]) -> frozenset[str]:
     """Of the attacks with all their settings."""
-    configs = r.store.manifest["attacks"]
-    return frozenset(configs[name]["hash"] for name in attacks if name is not None)
+    configs = r.store.manifest.attacks
+    return frozenset(configs[name].hash for name in attacks if name is not None)

@@ -9,11 +9,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from robustdeq.evaluation import metrics
-from robustdeq.evaluation.repertoire import DAMPINGS, UNROLLINGS
-from robustdeq.evaluation.snapshot import Snapshot
-from robustdeq.evaluation.store import Store
-from robustdeq.evaluation.variants import MAIN, changed_switches, variant_words
+from robustdeq.evaluation.analysis import metrics
+from robustdeq.evaluation.store.manifest import DataRecord, EntropyRecord, PredictorRecord
+from robustdeq.evaluation.store.snapshot import Snapshot
+from robustdeq.evaluation.store.store import Store
+from robustdeq.evaluation.suites.attacks import DAMPINGS, UNROLLINGS
+from robustdeq.evaluation.suites.variants import MAIN
+from robustdeq.threat import Linf
 from robustdeq.training.logs import read_log
 
 GRID = 144
@@ -21,14 +23,6 @@ GRID = 144
 DEPTH = 3
 """How far below a given folder stores and runs are looked for."""
 
-_MODELS = {
-    (32, 64, 128, 256): "mdeq-large",
-    (16, 32, 64, 128): "mdeq-small",
-    (16, 32, 64): "mdeq-tiny",
-    (16, 32): "mdeq-nano",
-    (64, 128, 256, 512): "resnet18",
-    (24, 48, 96): "resnet-tiny",
-}
 _OBJECTIVES = {"trades": "TRADES", "pgdat": "PGD-AT", "standard": "standard"}
 
 
@@ -41,6 +35,11 @@ class Result:
     predictor: str = "deployed"
     """Or another that every attacked image was scored on too: base, the undefended model below a defence; or a defence
     around the undefended model that was attacked, such as entropy-paper."""
+
+    @property
+    def record(self) -> PredictorRecord:
+        """The predictor in the manifest."""
+        return self.store.manifest.predictors[self.predictor]
 
     @property
     def oblivious(self) -> bool:
@@ -58,12 +57,12 @@ class Result:
     def undefended(self) -> str | None:
         """The predictor of the same store that is the model without its defence."""
         name = "deployed" if self.oblivious else "base"
-        return name if self.entropy is not None and name in self.store.manifest["predictors"] else None
+        return name if self.entropy is not None and name in self.store.manifest.predictors else None
 
     @property
     def dynamic(self) -> bool:
         """Whether it has states to look into."""
-        return bool(self.store.manifest["dynamic"])
+        return self.store.manifest.dynamic
 
     @property
     def grid(self) -> list[str]:
@@ -73,13 +72,13 @@ class Result:
     @property
     def oblivious_grid(self) -> list[str]:
         """The intermediate-state attacks with gradients of the undefended model."""
-        configs = self.store.manifest["attacks"]
-        return [name for name in metrics.grid_attacks(self.store) if configs[name]["group"] == "grid"]
+        configs = self.store.manifest.attacks
+        return [name for name in metrics.grid_attacks(self.store) if configs[name].spec.group == "grid"]
 
     @property
     def states(self) -> int:
         """How many the dynamics have, without the final one."""
-        return len(self.store.manifest["predictors"][self.predictor]["states"]) - 1
+        return len(self.record.states) - 1
 
     @property
     def whole_grid(self) -> int:
@@ -94,9 +93,9 @@ class Result:
     @property
     def aside(self) -> bool:
         """Whether it was meant for a part of the grid or none, and no AutoAttack: none of the paper's rows."""
-        configs = self.store.manifest["attacks"].values()
+        configs = self.store.manifest.attacks.values()
         part = self.dynamic and len(self.oblivious_grid) < self.whole_grid
-        return part and not any(config["is_aa"] for config in configs)
+        return part and not any(config.spec.is_standard_autoattack for config in configs)
 
     @property
     def minimum_attacks(self) -> list[str]:
@@ -105,7 +104,7 @@ class Result:
 
     def complete(self, names: Sequence[str]) -> bool:
         """Whether there are such attacks, every one done on every image."""
-        return bool(names) and not self.store.manifest["union"] and all(map(self.store.complete, names))
+        return bool(names) and not self.store.manifest.union and all(map(self.store.complete, names))
 
     @property
     def unfinished(self) -> list[str]:
@@ -115,20 +114,12 @@ class Result:
     @cached_property
     def layers(self) -> dict[str, dict[str, Any]]:
         """The predictor's configuration, taken apart: kind of each wrapper or model to its settings."""
-        found: dict[str, dict[str, Any]] = {}
-        config: Any = self.store.manifest["predictors"][self.predictor]["config"]
-        while isinstance(config, dict):
-            found[config["kind"]] = config
-            config = config.get("predictor")
-        return found
+        return self.record.layers
 
     @property
     def model(self) -> str:
         """Its name among the shipped models, or its architecture."""
-        options: dict[str, Any] = next((c["options"] for c in self.layers.values() if "options" in c), {})
-        sizes = tuple(options.get("channels") or options.get("widths") or ())
-        architecture = next((c["architecture"] for c in self.layers.values() if "architecture" in c), None)
-        return _MODELS.get(sizes) or str(architecture or self.store.manifest["model"]["name"])
+        return self.store.manifest.model.kind
 
     @property
     def training(self) -> str:
@@ -148,9 +139,9 @@ class Result:
     @property
     def weights(self) -> str | None:
         """Checksum of the undefended model's weights, None where the store does not hold that."""
-        predictors = self.store.manifest["predictors"]
+        predictors = self.store.manifest.predictors
         name = self.predictor if self.entropy is None else self.undefended
-        return None if name is None else predictors[name].get("weights_sha256")
+        return None if name is None else predictors[name].weights_sha256
 
     @property
     def subject(self) -> tuple[Any, ...]:
@@ -164,8 +155,7 @@ class Result:
     @property
     def images(self) -> tuple[Any, ...]:
         """What two results must share to be compared image by image: images and threat."""
-        threat = self.store.manifest["threat"]
-        return self.data["sha256"], threat["norm"], threat["eps"]
+        return self.data.sha256, self.store.manifest.threat
 
     @property
     def identity(self) -> tuple[Any, ...]:
@@ -175,17 +165,17 @@ class Result:
     @property
     def state(self) -> str:
         """The deployed one."""
-        return str(self.store.manifest["predictors"][self.predictor]["deployed_state"])
+        return self.record.deployed_state
 
     @property
-    def entropy(self) -> dict[str, Any] | None:
+    def entropy(self) -> EntropyRecord | None:
         """The entropy reduction (Sec. 3.2) in its configuration, None without it."""
-        return self.layers.get("EntropyReduction")
+        return self.record.entropy
 
     @property
     def settings(self) -> dict[str, Any] | None:
         """Those of the entropy reduction alone."""
-        return None if self.entropy is None else {k: v for k, v in self.entropy.items() if k != "predictor"}
+        return None if self.entropy is None else dict(self.entropy.config)
 
     @property
     def method(self) -> str:
@@ -199,26 +189,24 @@ class Result:
     def described(self) -> str:
         """The method, which variant of the defence if not the paper's own, and whether only others were attacked."""
         words = [self.method]
-        if self.entropy is not None and (self.oblivious or variant_words(self.entropy) != "paper"):
-            words.append(f"variant {variant_words(self.entropy)}")
+        if self.entropy is not None and (self.oblivious or self.entropy.words != "paper"):
+            words.append(f"variant {self.entropy.words}")
         return ", ".join([*words, "attacked obliviously"] if self.oblivious else words)
 
     @property
     def eps(self) -> str:
         """The budget, as a fraction of 255 where it is one."""
-        return budget(self.store.manifest["threat"]["eps"])
+        return budget(self.store.manifest.threat.eps)
 
     @property
-    def data(self) -> dict[str, Any]:
+    def data(self) -> DataRecord:
         """The manifest's words on the images."""
-        content: dict[str, Any] = self.store.manifest["data"]
-        return content
+        return self.store.manifest.data
 
     @property
     def suites(self) -> list[str]:
         """Suites that were run into the store."""
-        names: list[str] = self.store.manifest["suites"]
-        return names
+        return self.store.manifest.suites
 
     def audit(self) -> dict[str, Any] | None:
         """What the audit found, if there was one."""
@@ -231,24 +219,24 @@ class Result:
     @property
     def metadata(self) -> dict[str, Any]:
         """What the checkpoint says of itself: data set, eps, training."""
-        return self.store.manifest["model"].get("metadata") or {}
+        return self.store.manifest.model.metadata
 
     def differences_from_the_paper(self) -> list[str]:
         """Why its numbers cannot be compared with the paper's; empty if they can."""
-        threat = self.store.manifest["threat"]
+        threat = self.store.manifest.threat
         expected = {"baseline", "+ Sec. 3.2", "+ Sec. 3.3", "+ Sec. 3.2 & 3.3"}
         wanted = "mdeq-large" if self.method in expected else "resnet18"
         reasons = []
         if self.model != wanted:
             reasons.append(f"model {self.model}")
-        if self.data["name"] != "cifar10":
-            reasons.append(f"data {self.data['name']}")
-        elif self.data["images"] != 10_000:
-            reasons.append(f"{self.data['images']} images")
-        if threat["norm"] != "Linf" or abs(threat["eps"] - 8 / 255) > 1e-9:
-            reasons.append(f"{threat['norm']} eps {self.eps}")
-        if self.entropy is not None and changed_switches(self.entropy):
-            reasons.append(f"variant {variant_words(self.entropy)}")
+        if self.data.name != "cifar10":
+            reasons.append(f"data {self.data.name}")
+        elif self.data.images != 10_000:
+            reasons.append(f"{self.data.images} images")
+        if not isinstance(threat, Linf) or abs(threat.eps - 8 / 255) > 1e-9:
+            reasons.append(f"{type(threat).__name__} eps {self.eps}")
+        if self.entropy is not None and self.entropy.changed_switches:
+            reasons.append(f"variant {self.entropy.words}")
         if self.oblivious_grid and len(self.oblivious_grid) != GRID:
             reasons.append(f"{len(self.oblivious_grid)} of the {GRID} attacks")
         return reasons
@@ -335,7 +323,7 @@ def _oblivious(r: Result, stored: list[Result]) -> list[Result]:
     Without those that have a store of their own with a grid, in which they are attacked themselves too.
     """
     found = []
-    for other in (Result(r.label, r.store, name) for name in r.store.manifest["predictors"]):
+    for other in (Result(r.label, r.store, name) for name in r.store.manifest.predictors):
         if other.undefended != "deployed" or r.entropy is not None or t_f_and_r(other) != MAIN:
             continue
         same = [x for x in stored if x.identity == other.identity]
@@ -346,7 +334,7 @@ def _oblivious(r: Result, stored: list[Result]) -> list[Result]:
 
 def t_f_and_r(r: Result) -> tuple[int, int] | None:
     """Of its entropy reduction, if it has one."""
-    return None if r.entropy is None else (r.entropy["every"], r.entropy["descent"]["steps"])
+    return None if r.entropy is None else (r.entropy.every, r.entropy.steps)
 
 
 def budget(eps: float) -> str:

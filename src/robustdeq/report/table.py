@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from robustdeq.evaluation.statistics import Difference, Share
+from robustdeq.evaluation.analysis.statistics import Difference, Share
 
 Kind = Literal["text", "ours", "bound", "paper", "apart", "none"]
 """bound: a number of ours that unfinished attacks may lower. apart: one of the paper's that is not comparable with ours

@@ -8,8 +8,8 @@ from typing import Any
 
 import polars as pl
 
-from robustdeq.evaluation import metrics
-from robustdeq.evaluation.statistics import Difference, Share
+from robustdeq.evaluation.analysis import metrics
+from robustdeq.evaluation.analysis.statistics import Difference, Share
 from robustdeq.report import paper
 from robustdeq.report.differences import differences
 from robustdeq.report.numbers import (
@@ -92,7 +92,7 @@ def table_1(results: list[Result]) -> Table:
         worst, aa = minimum(r), autoattack(r)
         ours = [clean(r), worst, aa, lower(worst, aa), union_of_all(r)]
         beside = [published(v, "Table 1", comparable=not reasons) for v in theirs]
-        rows.append([*who(r), *map(Cell, (r.model, r.data["name"], str(r.data["images"]), r.eps)), *ours, *beside])
+        rows.append([*who(r), *map(Cell, (r.model, r.data.name, str(r.data.images), r.eps)), *ours, *beside])
         rows[-1].append(because(r, reasons))
     return Table(
         "table-1",
@@ -114,7 +114,7 @@ def _limited(results: list[Result]) -> str:
     """Which attacks were meant for some of the images only."""
     found = [(r, name, count) for r in results for name, count in limited(r).items()]
     cases = ", ".join(f"{name} on the first {count} of {r.name}" for r, name, count in found)
-    aa = any(r.store.manifest["attacks"][name]["is_aa"] for r, name, _ in found)
+    aa = any(r.store.manifest.attacks[name].spec.is_standard_autoattack for r, name, _ in found)
     words = " Such an AA is over these images, PGD beside it over all." if aa else ""
     return f"Attacks on some of the images: {cases}. The union counts them where they were run.{words}"
 
@@ -141,14 +141,14 @@ def table_4(results: list[Result]) -> Table:
     """The strongest pairs under other searches."""
     rows = []
     for r in results:
-        attacks = r.store.manifest["attacks"]
-        if r.predictor != "deployed" or not any(config["group"] == "table4" for config in attacks.values()):
+        attacks = r.store.manifest.attacks
+        if r.predictor != "deployed" or not any(config.spec.group == "table4" for config in attacks.values()):
             continue
         reasons = r.differences_from_the_paper()
         same = (r.training, r.method) == ("TRADES", paper.BOTH)
         for search in ("pgd", "apgd", "square"):
             cells = [under(r, f"{search}-i{i}-K{k}-l0.5") for i, k in PAIRS]
-            squares = [name for name, config in attacks.items() if config["attack"] == "square"]
+            squares = [name for name, config in attacks.items() if config.spec.attack == "square"]
             anywhere = under(r, squares[0]) if search == "square" and squares else NONE
             rows.append([*who(r), Cell(f"{search}, ours"), *cells, anywhere, because(r, reasons)])
             if same:
@@ -260,9 +260,9 @@ def states(results: list[Result]) -> Table:
     rows = []
     for r in results:
         manifest, names = r.store.manifest, r.minimum_attacks
-        if not r.dynamic or not manifest["all_states"] or not r.complete(names):
+        if not r.dynamic or not manifest.all_states or not r.complete(names):
             continue
-        for state in manifest["predictors"][r.predictor]["states"][-3:]:
+        for state in manifest.predictors[r.predictor].states[-3:]:
             where = f"store {r.label}: predictor {r.predictor}, state {state}"
             clean = metrics.clean_accuracy(r.store, predictor=r.predictor, state=state)
             found = metrics.accuracy(r.store, names, predictor=r.predictor, state=state)
@@ -315,14 +315,14 @@ def every_attack(results: list[Result]) -> Table:
     """What was run besides the grid."""
     rows = []
     for r in results:
-        for name, config in r.store.manifest["attacks"].items():
-            if config["group"].startswith("grid"):
+        for name, config in ((n, a.spec) for n, a in r.store.manifest.attacks.items()):
+            if config.in_grid:
                 continue
             cell = under(r, name)
-            settings = {**config["options"], **config["oracle_options"]}
+            settings = {**config.options, **config.oracle_options}
             told = ", ".join(f"{k} {budget(v) if k == 'step_size' else v}" for k, v in settings.items())
-            kind = f"{config['attack']} / {config['oracle']}"
-            words = (r.name, name, config["group"], kind, budget(config["eps"]), told)
+            kind = f"{config.attack} / {config.oracle}"
+            words = (r.name, name, config.group, kind, budget(config.eps), told)
             rows.append([*map(Cell, words), cell])
     head = ("store", "attack", "group", "search / oracle", "eps", "settings", "accuracy")
     return Table("attacks", "Every other attack in the stores (%)", head, rows)

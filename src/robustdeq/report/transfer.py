@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from robustdeq.evaluation import metrics
-from robustdeq.evaluation.metrics import IncompleteError
-from robustdeq.evaluation.statistics import Share
+from robustdeq.evaluation.analysis import metrics
+from robustdeq.evaluation.analysis.metrics import IncompleteError
+from robustdeq.evaluation.analysis.statistics import Share
 from robustdeq.report import paper
 from robustdeq.report.numbers import because
 from robustdeq.report.sources import Result
@@ -13,8 +13,8 @@ from robustdeq.report.table import APART, NONE, Cell, Table, bound, published, s
 
 def table_3(results: list[Result]) -> Table | None:
     """Transfer between the variants."""
-    whole = [r for r in results if r.predictor == "deployed" and r.store.manifest["dynamic"]]
-    stores = {r.label: r.store for r in whole if not r.store.manifest["union"]}
+    whole = [r for r in results if r.predictor == "deployed" and r.store.manifest.dynamic]
+    stores = {r.label: r.store for r in whole if not r.store.manifest.union}
     by_label = {r.label: r for r in whole}
     try:
         matrix = metrics.transfer_matrix(stores)
@@ -33,7 +33,7 @@ def table_3(results: list[Result]) -> Table | None:
             if row is None:
                 cells.append(NONE)
                 continue
-            found = Share(row["accuracy"], row["low"], row["high"], by_label[target].data["images"])
+            found = Share(row["accuracy"], row["low"], row["high"], by_label[target].data.images)
             what = f"minimum over {row['attacks']} attacks made against {source}"
             cell = share(found, f"store {target}: predictor deployed, deployed state; {what}")
             cells.append(bound(cell, row["attacks"], len(metrics.shown_from(stores[source], stores[target]))))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from robustdeq.files import remove_stale, write_atomically, write_together
+from robustdeq.host.files import remove_stale, write_atomically, write_together
 from robustdeq.report.commands import ROOT, ROOT_NOTE
 from robustdeq.report.drawing import Figure
 from robustdeq.report.figures import make_figures
@@ -37,7 +37,7 @@ class Report:
     def notes(self) -> list[tuple[str, str]]:
         """What the stores say of themselves: (store, note)."""
         deployed = [r for r in self.sources.results if r.predictor == "deployed"]
-        return [(r.label, note) for r in deployed for note in r.store.manifest["notes"]]
+        return [(r.label, note) for r in deployed for note in r.store.manifest.notes]
 
     @property
     def missing_note(self) -> str:

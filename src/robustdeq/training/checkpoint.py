@@ -11,7 +11,7 @@ from typing import Any, cast
 import torch
 
 from robustdeq.data import Dataset
-from robustdeq.files import write_atomically
+from robustdeq.host.files import write_atomically
 from robustdeq.training.config import TrainConfig
 
 STATE = "state.pt"

@@ -7,7 +7,7 @@ import io
 from pathlib import Path
 from typing import Any
 
-from robustdeq.files import saying_full, write_atomically
+from robustdeq.host.files import saying_full, write_atomically
 
 COLUMNS = (
     "step",

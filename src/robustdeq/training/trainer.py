@@ -15,10 +15,10 @@ import torch
 from torch import Tensor, nn
 
 from robustdeq.data import Dataset, RandomCropFlip, batch_at, load_dataset, steps_per_epoch
-from robustdeq.files import held, remove_stale
+from robustdeq.host.files import held, remove_stale
+from robustdeq.host.processes import launch
+from robustdeq.host.provenance import provenance
 from robustdeq.models import DEQ
-from robustdeq.processes import launch
-from robustdeq.provenance import provenance
 from robustdeq.threat import Linf, number
 from robustdeq.training.assembly import build_model, new_average, training_metadata, validation_images
 from robustdeq.training.average import update_average

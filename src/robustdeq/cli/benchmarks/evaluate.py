@@ -17,11 +17,11 @@ from robustdeq.cli.evaluate import describe
 from robustdeq.data import load_dataset
 from robustdeq.defences import EarlyState
 from robustdeq.evaluation import evaluate as run_suite
-from robustdeq.evaluation.repertoire import DAMPINGS, UNROLLINGS
-from robustdeq.evaluation.repertoire import grid as grid_specs
-from robustdeq.evaluation.setting import Setting
-from robustdeq.evaluation.stacking import bundles
-from robustdeq.evaluation.subject import Subject
+from robustdeq.evaluation.run.stacking import bundles
+from robustdeq.evaluation.suites.attacks import DAMPINGS, UNROLLINGS
+from robustdeq.evaluation.suites.attacks import grid as grid_specs
+from robustdeq.evaluation.suites.context import Setting
+from robustdeq.evaluation.suites.subject import Subject
 from robustdeq.models import MDEQ
 from robustdeq.plain import default_layout, grid
 from robustdeq.recipes import parse_config, read_recipe

@@ -1,0 +1,1 @@
+"""Numbers from stores alone: accuracies, intervals, paired differences, transfer."""

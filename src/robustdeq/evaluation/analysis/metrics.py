@@ -1,0 +1,365 @@
+"""Accuracies and what else the paper's tables say, from the store alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from robustdeq.evaluation.analysis.statistics import Share, bootstrap_minimum, wilson
+from robustdeq.evaluation.store.sources import source_at
+from robustdeq.evaluation.store.store import Store
+
+DEPLOYED = "deployed"
+SHARE_COLUMNS = ("accuracy", "low", "high", "images")
+
+
+class IncompleteError(ValueError):
+    """The store does not hold what a number needs."""
+
+
+@dataclass(frozen=True)
+class Strongest:
+    """The attack of the grid under which the accuracy is lowest."""
+
+    attack: str
+    state: int
+    steps: int
+    damping: float
+    accuracy: Share
+    oracle_options: dict[str, Any]
+    """Of the oracle, as in the manifest."""
+
+
+def grid_attacks(store: Store) -> list[str]:
+    """The intermediate-state attacks of a store: METHOD.md's 144, oblivious and aware."""
+    return [name for name, config in store.manifest.attacks.items() if config.spec.in_grid]
+
+
+def judged_attacks(store: Store) -> list[str]:
+    """The attacks of a store that stay in its threat, and are no checks that attacks work."""
+    return store.manifest.judged_attacks()
+
+
+def minimum_attacks(store: Store) -> list[str]:
+    """What the paper takes the minimum over: the grid; without dynamics, PGD-10 with the predictor's own gradient."""
+    if store.manifest.dynamic:
+        return grid_attacks(store)
+    return [name for name, config in store.manifest.attacks.items() if config.spec.group == "ready"]
+
+
+def clean_accuracy(store: Store, *, predictor: str = DEPLOYED, state: str | None = None) -> Share:
+    """On clean images."""
+    correct = store.clean().filter(_column(predictor, state)).select("image", "correct").collect()
+    return wilson(int(correct["correct"].sum()), len(correct))
+
+
+def accuracy(
+    store: Store, attacks: Sequence[str] | None = None, *, predictor: str | None = None, state: str | None = DEPLOYED
+) -> pl.DataFrame:
+    """Accuracy under each attack, for each predictor and state asked for.
+
+    Args:
+        store: Results.
+        attacks: Names; all if not given.
+        predictor: One of the scored predictors; all if not given.
+        state: "1".."N", "final", "deployed" (the one each predictor deploys), or None for all.
+
+    Returns:
+        attack, predictor, state, accuracy, low, high (Wilson, 95%), images, complete. Under `union` an accuracy is that
+        of the images the attack was tried on, so it says nothing of the whole; use `union_accuracy`.
+    """
+    rows = store.rows(attacks)
+    if predictor is not None:
+        rows = rows.filter(pl.col("predictor") == predictor)
+    if state is not None:
+        rows = rows.filter(pl.col("deployed") if state == DEPLOYED else pl.col("state") == state)
+    counts = (
+        rows.group_by("attack", "predictor", "state", maintain_order=True)
+        .agg(correct=(~pl.col("success")).sum(), images=pl.len())
+        .collect()
+    )
+    complete = {name: store.complete(name) for name in counts["attack"].unique()}
+    records = []
+    for row in counts.iter_rows(named=True):
+        share = wilson(row["correct"], row["images"])
+        records.append(
+            {
+                **{key: row[key] for key in ("attack", "predictor", "state")},
+                **dict(zip(SHARE_COLUMNS, (share.value, share.low, share.high, share.images), strict=True)),
+                "complete": complete[row["attack"]],
+            }
+        )
+    schema = {
+        "attack": pl.String,
+        "predictor": pl.String,
+        "state": pl.String,
+        "accuracy": pl.Float64,
+        "low": pl.Float64,
+        "high": pl.Float64,
+        "images": pl.Int64,
+        "complete": pl.Boolean,
+    }
+    return pl.DataFrame(records, schema=schema)
+
+
+def outcomes(
+    store: Store, attacks: Sequence[str] | None = None, *, predictor: str = DEPLOYED, state: str | None = None
+) -> tuple[NDArray[np.int32], list[str], NDArray[np.bool_]]:
+    """Images, attacks, and whether each image is still classified correctly: (images, attacks).
+
+    Images that an attack was not tried on, because of its limit or under `union`, it does not break; the first
+    column, "clean", holds whether they were classified correctly before.
+    """
+    images, names, correct, _ = _outcomes(store, attacks, predictor, state)
+    return images, names, correct
+
+
+def _outcomes(
+    store: Store, attacks: Sequence[str] | None, predictor: str, state: str | None
+) -> tuple[NDArray[np.int32], list[str], NDArray[np.bool_], NDArray[np.bool_]]:
+    """As `outcomes`, and whether each attack was tried on each image."""
+    names = list(store.attacks if attacks is None else attacks)
+    clean = store.clean().filter(_column(predictor, state)).select("image", "correct").sort("image").collect()
+    images = clean["image"].to_numpy()
+    place = np.full(int(images.max()) + 1 if len(images) else 0, -1)
+    place[images] = np.arange(len(images))
+    correct = np.ones((len(images), len(names) + 1), dtype=bool)
+    correct[:, 0] = clean["correct"].to_numpy()
+    tried = np.zeros_like(correct)
+    tried[:, 0] = True
+    rows = (
+        store.rows(names)
+        .filter(_column(predictor, state))
+        .select("attack", "image", "success")
+        .collect()
+        .with_columns(column=pl.col("attack").replace_strict(names, list(range(1, len(names) + 1)), default=0))
+    )
+    where = place[rows["image"].to_numpy()], rows["column"].to_numpy()
+    correct[where] = ~rows["success"].to_numpy()
+    tried[where] = True
+    return images, ["clean", *names], correct, tried
+
+
+def union_accuracy(
+    store: Store, attacks: Sequence[str] | None = None, *, predictor: str = DEPLOYED, state: str | None = None
+) -> Share:
+    """Per image the worst case over clean and all attacks (`judged_attacks` if not said), then the mean.
+
+    In a store of a `--union` run it is known of the deployed predictor alone.
+    """
+    check_union_known(store, predictor, state)
+    names = judged_attacks(store) if attacks is None else attacks
+    _, _, correct = outcomes(store, names, predictor=predictor, state=state)
+    return wilson(int(correct.all(axis=1).sum()), len(correct))
+
+
+def paper_minimum(
+    store: Store, attacks: Sequence[str] | None = None, *, predictor: str = DEPLOYED, state: str | None = None
+) -> Share:
+    """The minimum over attacks of the accuracy over the data set, as the paper reports; `minimum_attacks` if not said.
+
+    An attack with a limit is judged on the images it was tried on. The interval comes from resampling the images: a
+    minimum of many shares is lower than each of them by chance.
+    """
+    names = _finished(store, minimum_attacks(store) if attacks is None else attacks)
+    _, _, correct, tried = _outcomes(store, names, predictor, state)
+    return bootstrap_minimum(correct[:, 1:], tried[:, 1:])
+
+
+def aa_accuracy(store: Store, *, predictor: str = DEPLOYED, state: str | None = None) -> dict[str, Share]:
+    """Under AutoAttack with standard budgets at the threat, by attack name: which oracle it used is in the manifest.
+
+    Of the images it was tried on, those that are correct before and after; not known of a store of a `--union` run.
+    """
+    if store.manifest.union:
+        return {}
+    configs = store.manifest.attacks
+    standard = [name for name in judged_attacks(store) if configs[name].spec.is_standard_autoattack]
+    names = [name for name in standard if store.complete(name)]
+    _, _, correct, tried = _outcomes(store, names, predictor, state)
+    return {
+        name: wilson(int((correct[:, 0] & correct[:, k])[tried[:, k]].sum()), int(tried[:, k].sum()))
+        for k, name in enumerate(names, start=1)
+    }
+
+
+def entropy_change(
+    store: Store, attacks: Sequence[str] | None = None, *, predictor: str = DEPLOYED, state: str | None = None
+) -> pl.DataFrame:
+    """Tables 6 and 7: per attack, P and Delta-H.
+
+    Returns:
+        attack, share (of images whose clean entropy is lower than the attacked one), difference (mean of attacked minus
+        clean entropy, nats), images; of the images whose entropies are both finite, null if there is none.
+    """
+    column = _column(predictor, state)
+    clean = store.clean().filter(column).select("image", clean="entropy")
+    finite = pl.col("clean").is_finite() & pl.col("entropy").is_finite()
+    change = pl.col("entropy").cast(pl.Float64) - pl.col("clean").cast(pl.Float64)
+    return (
+        store.rows(grid_attacks(store) if attacks is None else attacks)
+        .filter(column)
+        .join(clean, on="image", maintain_order="left")
+        .group_by("attack", maintain_order=True)
+        .agg(
+            share=(change > 0).filter(finite).mean(),
+            difference=change.filter(finite).mean(),
+            images=finite.sum(),
+        )
+        .collect()
+    )
+
+
+def strongest(store: Store, *, predictor: str = DEPLOYED) -> Strongest:
+    """Of the grid, on the deployed state; the first of the manifest's order if tied."""
+    names = _finished(store, grid_attacks(store))
+    table = accuracy(store, names, predictor=predictor)
+    best = table.row(int(table["accuracy"].arg_min() or 0), named=True)
+    options = store.manifest.attacks[best["attack"]].spec.oracle_options
+    return Strongest(
+        attack=best["attack"],
+        state=options["state"],
+        steps=options["steps"],
+        damping=options["damping"],
+        accuracy=Share(best["accuracy"], best["low"], best["high"], best["images"]),
+        oracle_options=dict(options),
+    )
+
+
+def by_oracle(store: Store, *, predictor: str = DEPLOYED, state: str | None = DEPLOYED) -> pl.DataFrame:
+    """Fig. 3a and 5: the grid's accuracies with their (i, K_a, lambda): attack, aware, i, K, damping, accuracy, ...
+
+    `accuracy`'s columns; those of the oracle are `i`, `K`, `damping`, `aware`.
+    """
+    table = accuracy(store, grid_attacks(store), predictor=predictor, state=state)
+    configs = [store.manifest.attacks[name].spec.oracle_options for name in table["attack"]]
+    return table.with_columns(
+        pl.Series("i", [c["state"] for c in configs], dtype=pl.Int32),
+        pl.Series("K", [c["steps"] for c in configs], dtype=pl.Int32),
+        pl.Series("damping", [c["damping"] for c in configs], dtype=pl.Float64),
+        pl.Series("aware", [c.get("aware", False) for c in configs], dtype=pl.Boolean),
+    )
+
+
+def strongest_oracles(store: Store, count: int) -> list[tuple[int, int, float]]:
+    """The (i, K_a, lambda) whose attacks leave the least, the strongest first; the manifest's order where tied."""
+    _finished(store, grid_attacks(store))
+    oracles = by_oracle(store).sort("accuracy", maintain_order=True).select("i", "K", "damping")
+    return oracles.unique(maintain_order=True).head(count).rows()
+
+
+def strongest_by_state(store: Store, *, predictor: str = DEPLOYED) -> pl.DataFrame:
+    """Table 8: per lambda and state i the strongest K_a: aware, damping, i, K, accuracy, low, high."""
+    table = by_oracle(store, predictor=predictor)
+    return (
+        table.sort("aware", "damping", "i", "accuracy", "K")
+        .group_by("aware", "damping", "i", maintain_order=True)
+        .first()
+        .select("aware", "damping", "i", "K", "attack", "accuracy", "low", "high")
+    )
+
+
+def by_setting(store: Store) -> pl.DataFrame:
+    """Table 5: the paper's minimum of every predictor with an entropy reduction, by its settings.
+
+    Over the oblivious grid, whose images are the same for all settings: a suite's further predictors stand beside
+    the deployed one.
+
+    Returns:
+        predictor, variant, every (T_f), steps (R), accuracy, low, high, images.
+    """
+    names = [n for n in grid_attacks(store) if store.manifest.attacks[n].spec.group == "grid"]
+    records = []
+    for predictor, record in store.manifest.predictors.items():
+        if record.entropy is not None:
+            found = paper_minimum(store, names, predictor=predictor)
+            share = (found.value, found.low, found.high, found.images)
+            records.append((predictor, record.entropy.words, record.entropy.every, record.entropy.steps, *share))
+    columns = ["predictor", "variant", "every", "steps", *SHARE_COLUMNS]
+    return pl.DataFrame(records, schema=columns, orient="row")
+
+
+def transfer_matrix(stores: dict[str, Store], *, state: str | None = None) -> pl.DataFrame:
+    """Table 3: the lowest accuracy on a target (row) under the attacks made against a source (column).
+
+    A store's own grid is its diagonal; the others are what `shown_from` says. Whatever else a source keeps images of is
+    left out: both are minima over the grid. A pair without results is missing.
+
+    Returns:
+        target, source, accuracy, low, high, attacks.
+    """
+    records = []
+    for target, store in stores.items():
+        for source, other in stores.items():
+            names = [name for name in shown_from(other, store) if store.complete(name)]
+            if names:
+                share = paper_minimum(store, names, state=state)
+                records.append((target, source, share.value, share.low, share.high, len(names)))
+    columns = ["target", "source", "accuracy", "low", "high", "attacks"]
+    return pl.DataFrame(records, schema=columns, orient="row")
+
+
+def shown_from(source: Store, target: Store) -> list[str]:
+    """The attacks of a target's store that show it the images of a source's grid; of itself, its own grid.
+
+    That is what it was evaluated on with `sources` (attacks of the group transfer, inside the target's threat), if the
+    source still is what it was then. Of a defended source with aware attacks these alone: its oblivious images are
+    those of its undefended model.
+    """
+    home, configs, own = source.folder.resolve(), source.manifest.attacks, grid_attacks(source)
+    if home == target.folder.resolve():
+        return own
+    made = {name for name in own if configs[name].spec.group == "grid-aware"} or {*own}
+    names = []
+    for name in judged_attacks(target):
+        spec = target.manifest.attacks[name].spec
+        options = spec.options
+        if spec.attack != "stored" or source_at(options["store"], target.folder) != home:
+            continue
+        same = options["model"] == source.manifest.model.hash
+        if same and options["attack"] in made and options["hash"] == configs[options["attack"]].hash:
+            names.append(name)
+    return names
+
+
+def _column(predictor: str, state: str | None) -> pl.Expr:
+    """The rows of a predictor at a state; None or "deployed": the one it deploys."""
+    here = pl.col("deployed") if state in (None, DEPLOYED) else pl.col("state") == state
+    return (pl.col("predictor") == predictor) & here
+
+
+def check_union_known(store: Store, predictor: str, state: str | None) -> None:
+    """Refuse what a `--union` run has no results of: broken images leave by what is deployed."""
+    if store.manifest.union and (predictor != DEPLOYED or state not in (None, DEPLOYED)):
+        raise IncompleteError(
+            f"{store.folder} was evaluated with --union, where images that the deployed predictor fails on leave: the "
+            "union of other predictors and states is not known; evaluate without --union into another folder"
+        )
+
+
+def _finished(store: Store, attacks: Sequence[str]) -> list[str]:
+    """The names, if every one of them has been run on every image."""
+    if not attacks:
+        raise IncompleteError(f"{store.folder} holds no such attacks: evaluate it with --suite grid first")
+    if store.manifest.union:
+        raise IncompleteError(
+            f"{store.folder} was evaluated with --union, where broken images leave: a single attack's accuracy over "
+            "the data set is not known; evaluate without --union into another folder"
+        )
+    check_complete(store, attacks)
+    return list(attacks)
+
+
+def check_complete(store: Store, attacks: Sequence[str]) -> None:
+    """Refuse attacks that have not been run on every image."""
+    missing = [name for name in attacks if not store.complete(name)]
+    if missing:
+        raise IncompleteError(
+            f"{store.folder} lacks results of {len(missing)} of {len(attacks)} attacks ({', '.join(missing[:3])}"
+            f"{', ...' if len(missing) > 3 else ''}): run the same evaluation again, it goes on where it stopped"
+        )

@@ -1,0 +1,45 @@
+"""Two stores of the same images, compared image by image."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from robustdeq.evaluation.analysis.metrics import DEPLOYED, check_complete, check_union_known, judged_attacks, outcomes
+from robustdeq.evaluation.analysis.statistics import Difference, bootstrap_difference
+from robustdeq.evaluation.store.store import Store
+
+
+def difference(
+    a: Store, b: Store, attacks: Sequence[str] | None = None, *, predictor: str = DEPLOYED, state: str | None = None
+) -> Difference:
+    """Union accuracy of b minus that of a, paired image by image; the attacks that both have if not said.
+
+    On the first images, as many as every one of the attacks was tried on.
+    """
+    names = shared_attacks(a, b, judged_attacks(a)) if attacks is None else list(attacks)
+    if not names:
+        raise ValueError(f"{a.folder} and {b.folder} share no attack: nothing to compare but clean images")
+    if a.manifest.data.sha256 != b.manifest.data.sha256:
+        raise ValueError(f"{a.folder} and {b.folder} were evaluated on different images: nothing to pair")
+    for store in (a, b):
+        check_complete(store, names)
+        check_union_known(store, predictor, state)
+    tried = min(tried_images(s, names) for s in (a, b))
+    left, right = (outcomes(s, names, predictor=predictor, state=state)[2][:tried] for s in (a, b))
+    return bootstrap_difference(np.all(left, axis=1), np.all(right, axis=1))
+
+
+def shared_attacks(a: Store, b: Store, attacks: Sequence[str]) -> list[str]:
+    """Those of a store's attacks that count in the other too, under the same name and in every setting the same."""
+    ours, theirs = a.manifest.attacks, b.manifest.attacks
+    judged = judged_attacks(b)
+    return [name for name in attacks if name in judged and ours[name].hash == theirs[name].hash]
+
+
+def tried_images(store: Store, attacks: Sequence[str]) -> int:
+    """How many images, the first of the test order, all of these attacks were tried on."""
+    limits = [store.manifest.attacks[name].spec.limit for name in attacks]
+    images = store.manifest.data.images
+    return min([images, *(limit for limit in limits if limit is not None)])

@@ -1,0 +1,1 @@
+"""The audit: probes, flags and the verdict."""

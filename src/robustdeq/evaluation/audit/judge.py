@@ -1,0 +1,196 @@
+"""The audit: what a reviewer would try on a defence (METHOD.md, end of section 5), and what the results give away."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+
+import numpy as np
+import polars as pl
+from torch import Tensor
+
+from robustdeq.attacks import Oracle
+from robustdeq.evaluation.analysis import metrics
+from robustdeq.evaluation.analysis.statistics import Difference, Share, bootstrap_difference
+from robustdeq.evaluation.audit.probes import Probes, probe, seconds_per_image
+from robustdeq.evaluation.run.plan import Plan
+from robustdeq.evaluation.store.store import Store
+from robustdeq.evaluation.suites.build import build_oracle
+from robustdeq.evaluation.suites.subject import Subject
+from robustdeq.host.files import write_atomically
+
+FILE = "audit.json"
+TOLERATED = 0.01
+"""Share of images by which an expectation may be missed before a flag is raised."""
+VANISHING = 0.05
+"""Share of images without a gradient before a flag is raised."""
+UNCONVERGED = 0.5
+"""Share of images whose solve has not converged before a flag is raised."""
+BROKEN = 0.05
+"""Robust accuracy at or below this is called broken."""
+
+FLAGS = {
+    "vanishing-gradients": "gradients are zero where attacks start: white-box attacks are blind",
+    "black-box-beats-white-box": "Square or transferred images break what no white-box attack breaks",
+    "more-steps-hurt": "more steps break fewer images than 10",
+    "large-eps": "accuracy does not reach 0 at a radius that hides the image",
+    "randomness": "two passes on the same image differ: attacks need expectation over transformation",
+    "batch-dependence": "predictions depend on batch-mates: images are not judged by themselves",
+    "non-convergence": "the solver does not reach the equilibrium: gradients that assume it are wrong",
+}
+"""Each explained in docs/audit.md."""
+BLACK_BOX = ("square", "stored")
+"""Attacks that see no gradient of the predictor, beside those on its undefended base."""
+MASKING = ("vanishing-gradients", "black-box-beats-white-box", "more-steps-hurt", "large-eps")
+"""Flags that say the white-box numbers overstate robustness."""
+
+
+@dataclass(frozen=True)
+class Flag:
+    """Something that makes the numbers suspect."""
+
+    name: str
+    meaning: str
+    value: float
+    """What was measured."""
+    limit: float
+    """What was tolerated."""
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What the audit found."""
+
+    verdict: str
+    """masked: the white-box numbers are not to be believed; broken; no-gain over its static base, none that these
+    images show; or stands."""
+    flags: list[Flag]
+    clean: Share
+    union: Share
+    base_clean: Share | None
+    base_union: Share | None
+    gain: Difference | None
+    """The union less that of the static base, paired image by image."""
+    attacks: dict[str, Share]
+    base_attacks: dict[str, Share]
+    probes: Probes
+    seconds: float
+    """Per image and prediction; shown, never compared."""
+    base_seconds: float | None
+
+    def table(self) -> str:
+        """Static base beside defended, and the flags."""
+        beside = self.base_union is not None
+        lines = [f"{'accuracy':24}  {'deployed':>26}" + (f"  {'static base':>26}" if beside else "")]
+
+        def line(name: str, own: Share, base: Share | None) -> str:
+            return f"{name:24}  {own!s:>26}" + (f"  {base!s:>26}" if base is not None else "")
+
+        lines.append(line("clean", self.clean, self.base_clean))
+        lines += [line(name, share, self.base_attacks.get(name)) for name, share in self.attacks.items()]
+        lines.append(line("union", self.union, self.base_union))
+        if self.gain is not None:
+            lines.append(f"{'gain over static base':24}  {self.gain!s:>26}")
+        cost = f"{'evaluations of f':24}  {self.probes.cost:26.1f}"
+        lines.append(cost + (f"  {self.probes.base_cost:26.1f}" if beside else ""))
+        seconds = f"{'seconds per image':24}  {self.seconds:26.2g}"
+        lines.append(seconds + (f"  {self.base_seconds:26.2g}" if self.base_seconds is not None else ""))
+        lines += [f"flag {f.name}: {f.meaning} ({f.value:.1%}, tolerated {f.limit:.1%})" for f in self.flags]
+        return "\n".join([*lines, f"verdict: {self.verdict}"])
+
+
+def finish_audit(plan: Plan, store: Store, x: Tensor, y: Tensor, *, write: bool) -> Audit:
+    """Probe the predictor, judge the results, and keep both in the store."""
+    device = plan.subject.device or x.device
+    images = (x.to(plan.subject.dtype) / 255 if x.dtype.is_floating_point is False else x).to(device)
+    oracle = _probe_oracle(plan)
+    probes = probe(plan.subject, oracle, images, y.to(device))
+    sample = images[: plan.batch_size]
+    base = plan.scored.get("base")
+    seconds = seconds_per_image(plan.subject, sample)
+    base_seconds = None if base is None else seconds_per_image(base, sample)
+    audit = judge(store, plan.subject, probes, seconds, base_seconds)
+    if write:
+        write_atomically(store.folder / FILE, (json.dumps(asdict(audit), indent=2) + "\n").encode())
+    return audit
+
+
+def _probe_oracle(plan: Plan) -> Oracle:
+    return build_oracle(next(spec for spec in plan.specs if spec.name == "apgd-ce"), plan.subject)
+
+
+def judge(store: Store, subject: Subject, probes: Probes, seconds: float, base_seconds: float | None) -> Audit:
+    """Flags and verdict from the store and the probes."""
+    inside = metrics.judged_attacks(store)
+    flags = [
+        Flag(name, FLAGS[name], value, limit)
+        for name, value, limit in _measurements(store, subject, probes, inside)
+        if value > limit
+    ]
+    union = metrics.union_accuracy(store, inside)
+    has_base = "base" in store.manifest.predictors
+    gain = _gain(store, inside) if has_base else None
+    return Audit(
+        verdict=_verdict(flags, union, gain),
+        flags=flags,
+        clean=metrics.clean_accuracy(store),
+        union=union,
+        base_clean=metrics.clean_accuracy(store, predictor="base") if has_base else None,
+        base_union=metrics.union_accuracy(store, inside, predictor="base") if has_base else None,
+        gain=gain,
+        attacks=_shares(store, "deployed"),
+        base_attacks=_shares(store, "base") if has_base else {},
+        probes=probes,
+        seconds=seconds,
+        base_seconds=base_seconds,
+    )
+
+
+def _gain(store: Store, attacks: list[str]) -> Difference:
+    own, base = (metrics.outcomes(store, attacks, predictor=name)[2] for name in (metrics.DEPLOYED, "base"))
+    return bootstrap_difference(np.all(base, axis=1), np.all(own, axis=1))
+
+
+def _verdict(flags: list[Flag], union: Share, gain: Difference | None) -> str:
+    if any(flag.name in MASKING for flag in flags):
+        return "masked"
+    if union.value <= BROKEN:
+        return "broken"
+    if gain is not None and (gain.value <= TOLERATED or gain.low <= 0):
+        return "no-gain"
+    return "stands"
+
+
+def _shares(store: Store, predictor: str) -> dict[str, Share]:
+    table = metrics.accuracy(store, predictor=predictor)
+    return {
+        row["attack"]: Share(row["accuracy"], row["low"], row["high"], row["images"])
+        for row in table.iter_rows(named=True)
+    }
+
+
+def _measurements(store: Store, subject: Subject, probes: Probes, inside: list[str]) -> list[tuple[str, float, float]]:
+    """(flag, value, limit)."""
+    configs = store.manifest.attacks
+    black = [name for name in inside if configs[name].spec.attack in BLACK_BOX or configs[name].spec.on == "base"]
+    white = [name for name in inside if name not in black]
+    _, _, by_white = metrics.outcomes(store, white)
+    _, _, by_black = metrics.outcomes(store, black)
+    only_black = by_white.all(axis=1) & ~by_black.all(axis=1)
+    accuracies = {name: share.value for name, share in _shares(store, "deployed").items()}
+    short = next(name for name in ("pgd-ready", "pgd-direct") if name in accuracies)
+    long = next(name for name in accuracies if name.removeprefix("pgd-").isdigit())
+    found = [
+        ("vanishing-gradients", probes.vanishing, VANISHING),
+        ("black-box-beats-white-box", float(only_black.mean()), TOLERATED),
+        ("more-steps-hurt", accuracies[long] - accuracies[short], TOLERATED),
+        ("large-eps", accuracies["large-eps"], TOLERATED),
+        ("randomness", probes.random, 0.0),
+        ("batch-dependence", probes.batch, TOLERATED),
+    ]
+    if subject.dynamic is not None:
+        last = str(subject.states)
+        residual = store.clean().filter((pl.col("predictor") == "deployed") & (pl.col("state") == last))
+        share = residual.select((pl.col("residual") > subject.dynamic.base.tol).mean()).collect().item()
+        found.append(("non-convergence", float(share or 0.0), UNCONVERGED))
+    return found

@@ -1,0 +1,108 @@
+"""Attacks that share batches: where a data shard leaves room in one, further attacks of the grid fill it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+
+import torch
+from torch import Tensor
+
+from robustdeq.attacks import PGD, AttackResult
+from robustdeq.attacks.oracles import StackedStates, UnrolledState
+from robustdeq.attacks.starts import keys_of, random_starts
+from robustdeq.attacks.task import Task, Watch
+from robustdeq.evaluation.store.attack_spec import AttackSpec, canonical
+from robustdeq.evaluation.suites.build import build_attack, build_oracle
+from robustdeq.evaluation.suites.subject import Subject
+
+OWN = ("steps", "damping")
+"""Oracle options that each image of a batch may have of its own."""
+
+
+def bundles(
+    specs: Sequence[AttackSpec], subject: Subject, *, shard_size: int, batch_size: int
+) -> list[tuple[AttackSpec, ...]]:
+    """Those that fit into one batch with a whole data shard of each taken together, in the order of their firsts.
+
+    It depends on the configuration alone, never on what is done already: what an attack's images go through, to the
+    last bit, is the same in every run with this batch size.
+    """
+    together: dict[str, list[AttackSpec]] = {}
+    for spec in specs:
+        key = canonical(_common(spec)) if stackable(spec, subject) else f"alone: {spec.name}"
+        together.setdefault(key, []).append(spec)
+    most = max(1, batch_size // shard_size)
+    made = [tuple(group[k : k + most]) for group in together.values() for k in range(0, len(group), most)]
+    place = {spec.name: k for k, spec in enumerate(specs)}
+    return sorted(made, key=lambda bundle: place[bundle[0].name])
+
+
+def stackable(spec: AttackSpec, subject: Subject) -> bool:
+    """One run of PGD from a random start on the unrolled state, on images that are solved each alone."""
+    alike = spec.attack == "pgd" and spec.oracle == "unrolled" and spec.every_image
+    options = {"restarts": 1, "random_start": True, **spec.options}
+    return alike and subject.solves_alone and options["restarts"] == 1 and bool(options["random_start"])
+
+
+def _common(spec: AttackSpec) -> dict[str, object]:
+    """What attacks of a bundle have in common: all but their names and what `StackedStates` keeps per image."""
+    content = spec.as_json()
+    options = {name: value for name, value in spec.oracle_options.items() if name not in OWN}
+    left = {name: value for name, value in content.items() if name not in ("name", "hash", "cost")}
+    return {**left, "oracle_options": options}
+
+
+def attack_together(
+    specs: Sequence[AttackSpec],
+    which: Tensor,
+    subject: Subject,
+    seed: int,
+    x: Tensor,
+    y: Tensor,
+    index: Tensor,
+    watch: Watch | None = None,
+) -> AttackResult:
+    """Each image by the attack of its number; one attack alone, or several of a bundle.
+
+    Args:
+        specs: A bundle.
+        which: The number in the bundle of each image's attack.
+        subject: The deployed predictor.
+        seed: Of the evaluation.
+        x: Pixels.
+        y: Labels.
+        index: Places in the data.
+        watch: Told the passes so far of each image.
+    """
+    first = build_attack(specs[0], seed)
+    if len(specs) == 1:
+        oracle = build_oracle(specs[0], subject)
+        return first(oracle, x, y, every_image=specs[0].every_image, index=index, watch=watch)
+    assert isinstance(first, PGD)
+    # the predictor is the same to all of them: one oracle is built, the others are that one with their own settings
+    oracle = build_oracle(specs[0], subject)
+    assert isinstance(oracle, UnrolledState)
+    own = [{name: spec.oracle_options[name] for name in OWN if name in spec.oracle_options} for spec in specs]
+    default = {name: getattr(UnrolledState, name) for name in OWN}
+    oracles = [replace(oracle, **{**default, **options}) for options in own]
+    start, keys = torch.empty_like(x), keys_of(x, index)
+    for number, spec in enumerate(specs):
+        rows = (which == number).nonzero().flatten()
+        if len(rows):
+            mine = [keys[int(row)] for row in rows]
+            start[rows] = random_starts(first.threat, x[rows], spec.seed(seed), first.kind, 0, mine)
+    settings = {f.name: getattr(first, f.name) for f in fields(first)}
+    stacked = StackedStates.of(oracles, which.to(x.device))
+    return _Started(**settings, starts=start)(stacked, x, y, index=index, watch=watch)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Started(PGD):
+    """PGD from random starts that were drawn before; unlike a caller's they need no check, whatever the precision."""
+
+    starts: Tensor
+    """For each image of the batch that is handed in."""
+
+    def begin(self, task: Task, rows: Tensor, run: int) -> Tensor:
+        return self.starts[task.places[rows]]

@@ -1,0 +1,1 @@
+"""The store: Parquet shards, their schema, and the typed manifest."""

@@ -1,0 +1,146 @@
+"""An attack as data: named, hashed, written into the manifest."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from robustdeq.attacks import AutoAttack
+from robustdeq.threat import L2, Linf, Threat
+
+NORMS: dict[str, type[Threat]] = {"Linf": Linf, "L2": L2}
+ATTACKS = ("pgd", "apgd", "square", "fab", "autoattack", "stored")
+ORACLES = ("direct", "ready", "unrolled", "estimate", "exact", "watched", "strongest", "none")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
+
+SANITY = "sanity"
+"""The group of attacks at radii of their own: they check attacks, and break no image in the sense of the threat."""
+
+ROUNDING = 1e-12
+"""How much larger than the threat's an attack's radius may be and count as equal to it."""
+
+Target = Literal["deployed", "base"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttackSpec:
+    """Everything that decides what an attack does to an image, as JSON."""
+
+    name: str
+    """A folder of the store."""
+    attack: str
+    """pgd, apgd, square, fab, autoattack, or stored: images of another store."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Of the attack, apart from threat and seed."""
+    norm: str = "Linf"
+    eps: float
+    oracle: str
+    """direct, ready, unrolled, estimate, exact, watched, none; or strongest: the strongest one of the grid."""
+    oracle_options: Mapping[str, Any] = field(default_factory=dict)
+    on: Target = "deployed"
+    """The predictor under attack: the deployed one, or the undefended model at its bottom (transfer)."""
+    every_image: bool = True
+    """Attack misclassified images too, and to the last step."""
+    limit: int | None = None
+    """Attack only the first images."""
+    diagnostics: bool = False
+    """Store deviation and residual along the trajectory."""
+    group: str = "own"
+    """ready, grid, grid-aware, table4, autoattack, audit, transfer, sanity or own. Not part of the hash."""
+
+    def __post_init__(self) -> None:
+        if not NAME.fullmatch(self.name):
+            raise ValueError(f"an attack's name is letters, digits, and any of . _ + - (got {self.name!r})")
+        for what, value, known in (
+            ("attack", self.attack, ATTACKS),
+            ("oracle", self.oracle, ORACLES),
+            ("norm", self.norm, tuple(NORMS)),
+            ("on", self.on, ("deployed", "base")),
+        ):
+            if value not in known:
+                raise ValueError(f"attack {self.name}: {what} must be one of {', '.join(known)}, got {value!r}")
+        if self.limit is not None and self.limit < 1:
+            raise ValueError(f"attack {self.name}: limit is a number of images, at least 1 (got {self.limit})")
+        if re.match(r"aa(?![a-z])", self.name, re.IGNORECASE) and not self.is_standard_autoattack:
+            raise ValueError(
+                f"attack {self.name}: only AutoAttack with its standard budgets may be called AA; choose another name"
+            )
+
+    @property
+    def in_grid(self) -> bool:
+        """Whether it is one of METHOD.md's intermediate-state attacks."""
+        return self.group.startswith("grid")
+
+    @property
+    def blind(self) -> bool:
+        """Whether it looks at the undefended model only: fixed steps by the values and gradients of a surrogate."""
+        oblivious = self.oracle == "unrolled" and not self.oracle_options.get("aware", False)
+        own_values = self.oracle_options.get("values", "surrogate") == "surrogate"
+        return self.attack == "pgd" and self.options.get("restarts", 1) == 1 and oblivious and own_values
+
+    @property
+    def is_standard_autoattack(self) -> bool:
+        """AutoAttack with the budgets it was published with."""
+        return self.attack == "autoattack" and {**AutoAttack.STANDARD, **self.options} == AutoAttack.STANDARD
+
+    @property
+    def threat(self) -> Threat:
+        """The ball."""
+        return NORMS[self.norm](self.eps)
+
+    @property
+    def hash(self) -> str:
+        """12 hex digits over `identity`."""
+        return hashlib.sha256(canonical(self.identity()).encode()).hexdigest()[:12]
+
+    def identity(self) -> dict[str, Any]:
+        """What decides what happens to an image, as JSON."""
+        content = {**asdict(self), "diagnostics": False}  # stored beside, but part of the hashes of existing stores
+        return {key: value for key, value in content.items() if key not in ("name", "group")}
+
+    def seed(self, seed: int) -> int:
+        """The seed of this attack in an evaluation with that seed."""
+        return int.from_bytes(hashlib.sha256(f"{seed}/{self.name}".encode()).digest()[:4], "little") >> 1
+
+    def as_json(self) -> dict[str, Any]:
+        """For the manifest."""
+        content: dict[str, Any] = json.loads(canonical(asdict(self)))
+        return {**content, "hash": self.hash, "cost": self.cost(), "is_aa": self.is_standard_autoattack}
+
+    def cost(self, states: int = 8) -> float:
+        """About how many evaluations of f an image takes; a backward pass counts as two.
+
+        Orders attacks and foretells their time; nothing that is compared depends on it.
+        """
+        solve = float(self.oracle_options.get("state") or states)
+        unrolled = self.oracle_options.get("steps", 9)
+        values = 0 if self.oracle_options.get("values", "surrogate") == "surrogate" else states - solve
+        gradient = solve + values + 3 * (unrolled + 1)
+        restarts = self.options.get("restarts", 1)
+        match self.attack:
+            case "pgd":
+                return restarts * self.options.get("steps", 10) * gradient
+            case "apgd":
+                return restarts * self.options.get("n_iter", 100) * gradient
+            case "square":
+                return restarts * self.options.get("n_queries", 5000) * (states + 1.0)
+            case "fab":
+                return restarts * self.options.get("n_iter", 100) * 9 * gradient
+            case "autoattack":
+                return 1900 * gradient + 5000 * (states + 1.0)
+            case _:
+                return states + 1.0
+
+
+def counts(group: str, ball: Threat, threat: Threat) -> bool:
+    """Whether what an attack breaks is broken under the threat: it stays in its ball, and is no check of attacks."""
+    return group != SANITY and type(ball) is type(threat) and ball.eps <= threat.eps + ROUNDING
+
+
+def canonical(content: Any) -> str:
+    """JSON whose bytes depend on the content alone."""
+    return json.dumps(content, sort_keys=True, separators=(",", ":"))

@@ -1,0 +1,296 @@
+"""What a store contains: manifest.json as dataclasses, with its only reader and its only writer.
+
+Everything that knows earlier versions of the format is in `Manifest.from_json` and the functions it calls.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from functools import cached_property
+from typing import Any
+
+from robustdeq.defences.switches import VARIANTS
+from robustdeq.evaluation.store.attack_spec import NORMS, AttackSpec, counts
+from robustdeq.models.registry import preset_of
+from robustdeq.threat import Threat
+
+FORMAT = "robustdeq-evaluation"
+VERSION = 1
+
+Answers = list[list[float | None]]
+"""Logits of the deployed predictor on the first images; None where one is not finite."""
+
+
+class ManifestError(ValueError):
+    """A manifest that this version cannot read."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataRecord:
+    """The images of an evaluation."""
+
+    name: str
+    """The data set, or "tensors" for images that the caller passed in."""
+    split: str
+    images: int
+    limit: int | None
+    """Only the first images were asked for."""
+    sha256: str
+    """First 12 hex digits over pixels and labels."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EntropyRecord:
+    """The settings of an entropy reduction (Sec. 3.2) inside a predictor."""
+
+    every: int
+    """T_f."""
+    steps: int
+    """R."""
+    variant: str
+    switches: Mapping[str, Any]
+    config: Mapping[str, Any]
+    """All settings, without those of the predictor inside."""
+
+    @property
+    def changed_switches(self) -> dict[str, Any]:
+        """The switches that differ from those of the variant."""
+        usual = asdict(VARIANTS[self.variant])
+        return {name: value for name, value in self.switches.items() if value != usual.get(name)}
+
+    @property
+    def words(self) -> str:
+        """The variant and what differs from it: "paper", or "paper with direction sign"."""
+        changed = ", ".join(f"{name} {str(value).lower()}" for name, value in self.changed_switches.items())
+        return f"{self.variant} with {changed}" if changed else self.variant
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictorRecord:
+    """A predictor that every adversarial image was scored on."""
+
+    deployed_state: str
+    """The state that predictions are read from: "1".."N" or "final"."""
+    states: list[str]
+    """All states that it has."""
+    config: Any
+    """Kinds and settings of the predictor and of what it wraps (key "predictor"); of a plain function its name."""
+    weights_sha256: str | None = None
+
+    @cached_property
+    def layers(self) -> dict[str, dict[str, Any]]:
+        """The configuration taken apart: the kind of each wrapper, and of the model, with its settings."""
+        found: dict[str, dict[str, Any]] = {}
+        config = self.config
+        while isinstance(config, dict):
+            found[config["kind"]] = config
+            config = config.get("predictor")
+        return found
+
+    @property
+    def entropy(self) -> EntropyRecord | None:
+        """The entropy reduction among its layers."""
+        config = self.layers.get("EntropyReduction")
+        if config is None:
+            return None
+        return EntropyRecord(
+            every=config["every"],
+            steps=config["descent"]["steps"],
+            variant=config["variant"],
+            switches=config.get("switches", {}),
+            config={key: value for key, value in config.items() if key != "predictor"},
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelRecord:
+    """The predictor under evaluation, and the model at its bottom."""
+
+    name: str
+    """What the user called it: a checkpoint, a class, a function."""
+    kind: str
+    """The model by its registered name, such as mdeq-tiny."""
+    hash: str
+    """12 hex digits over weights and settings."""
+    metadata: dict[str, Any]
+    """What the checkpoint says of itself: data set, eps, training."""
+    config: Any
+    weights_sha256: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResolvedOracle:
+    """The oracle of the grid that an attack with oracle "strongest" was run with."""
+
+    attack_of_grid: str
+    oracle: str
+    oracle_options: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttackRecord:
+    """An attack of the store."""
+
+    spec: AttackSpec
+    hash: str
+    """`AttackSpec.hash` of the version that wrote it."""
+    resolved: ResolvedOracle | None = None
+
+    @classmethod
+    def of(cls, spec: AttackSpec) -> AttackRecord:
+        """The record of an attack that has not been run yet."""
+        return cls(spec=spec, hash=spec.hash)
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> AttackRecord:
+        """Read a record; what can be computed from the attack itself is not read."""
+        resolved = content.get("resolved")
+        return cls(
+            spec=AttackSpec(**{f.name: content[f.name] for f in fields(AttackSpec)}),
+            hash=content["hash"],
+            resolved=None if resolved is None else _read(ResolvedOracle, resolved),
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """With what readers of the file alone want to know: cost, and whether it may be called AA."""
+        content = {**self.spec.as_json(), "hash": self.hash}
+        return content if self.resolved is None else {**content, "resolved": asdict(self.resolved)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SuiteRequest:
+    """How a suite was asked for."""
+
+    suite: str
+    """Its name or file."""
+    aware: bool = False
+    keep_images: bool = False
+    command: str | None = None
+    """The command line that ran it; None if it was called from Python."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunRecord:
+    """What a run was made with."""
+
+    started: str
+    """ISO 8601, UTC."""
+    batch_size: int
+    versions: dict[str, Any]
+    commit: str | None
+    hardware: dict[str, Any]
+
+    def same_setup(self, other: RunRecord) -> bool:
+        """Whether the other run differs in nothing but its time."""
+        return {**asdict(self), "started": None} == {**asdict(other), "started": None}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """What was evaluated, on which images, by which attacks, with which settings."""
+
+    model: ModelRecord
+    predictors: dict[str, PredictorRecord]
+    """The first is "deployed"."""
+    dynamic: bool
+    """Whether the predictor has states that can be looked into."""
+    data: DataRecord
+    threat: Threat
+    seed: int
+    dtype: str
+    batch_size: int
+    """Of the first run; each run's own is in `runs`."""
+    shard_size: int
+    union: bool
+    all_states: bool
+    """Whether every state was scored, not only the deployed one."""
+    answers: Answers | None = field(default_factory=list)
+    """By these logits the predictor is recognised on resume. None: it is random; empty: the store is older than this
+    field."""
+    attacks: dict[str, AttackRecord]
+    suites: list[str]
+    asked: list[SuiteRequest]
+    notes: list[str]
+    runs: list[RunRecord]
+
+    def judged_attacks(self) -> list[str]:
+        """The attacks inside the threat; those at other radii check that attacks work and count for nothing."""
+        specs = {name: record.spec for name, record in self.attacks.items()}
+        return [name for name, spec in specs.items() if counts(spec.group, spec.threat, self.threat)]
+
+    def as_json(self) -> dict[str, Any]:
+        """The content of manifest.json."""
+        content = {
+            "format": FORMAT,
+            "format_version": VERSION,
+            **{f.name: getattr(self, f.name) for f in fields(self)},
+            "model": asdict(self.model),
+            "predictors": {name: asdict(record) for name, record in self.predictors.items()},
+            "data": asdict(self.data),
+            "threat": {"norm": type(self.threat).__name__, "eps": self.threat.eps},
+            "attacks": {name: record.as_json() for name, record in self.attacks.items()},
+            "asked": [asdict(request) for request in self.asked],
+            "runs": [asdict(run) for run in self.runs],
+        }
+        plain: dict[str, Any] = json.loads(json.dumps(content))  # tuples become lists, as they are when read again
+        return plain
+
+    @classmethod
+    def from_json(cls, content: Any, where: str) -> Manifest:
+        """Read what `as_json`, of this version or an earlier one, wrote.
+
+        Raises:
+            ManifestError: It is something else; the message begins with `where`.
+        """
+        if not isinstance(content, dict) or content.get("format") != FORMAT:
+            raise ManifestError(f"{where} is not the manifest of a robustdeq store: its format is not {FORMAT}")
+        if content.get("format_version") != VERSION:
+            raise ManifestError(
+                f"{where} has format version {content.get('format_version')}, this robustdeq reads {VERSION}: "
+                "upgrade robustdeq"
+            )
+        try:
+            return cls(
+                model=_read(ModelRecord, {"kind": _kind(content["model"]), **content["model"]}),
+                predictors={name: _read(PredictorRecord, record) for name, record in content["predictors"].items()},
+                data=_read(DataRecord, content["data"]),
+                threat=NORMS[content["threat"]["norm"]](content["threat"]["eps"]),
+                attacks={name: AttackRecord.from_json(record) for name, record in content["attacks"].items()},
+                asked=_asked(content),
+                runs=[_read(RunRecord, {"batch_size": content["batch_size"], **run}) for run in content["runs"]],
+                answers=content.get("answers", []),
+                **{
+                    name: content[name]
+                    for name in (
+                        *("dynamic", "seed", "dtype", "batch_size", "shard_size"),
+                        *("union", "all_states", "suites", "notes"),
+                    )
+                },
+            )
+        except KeyError as error:
+            raise ManifestError(f"{where} is incomplete: it has no {error}; restore it") from None
+        except (TypeError, ValueError, AttributeError) as error:
+            raise ManifestError(f"{where} is damaged: {error}; restore it") from None
+
+
+def _read(record: type[Any], content: Mapping[str, Any]) -> Any:
+    """A record from its own fields; what a later version added is left out."""
+    return record(**{f.name: content[f.name] for f in fields(record) if f.name in content})
+
+
+def _asked(content: Mapping[str, Any]) -> list[SuiteRequest]:
+    """Earlier versions wrote the suites' names alone."""
+    asked = content.get("asked") or [{"suite": name} for name in content["suites"]]
+    return [_read(SuiteRequest, entry) for entry in asked]
+
+
+def _kind(model: Mapping[str, Any]) -> str:
+    """Earlier versions did not write the model's registered name, but all its options."""
+    config = model["config"]
+    while isinstance(config, dict) and "predictor" in config:
+        config = config["predictor"]
+    if not isinstance(config, dict) or "architecture" not in config:
+        return str(model["name"])
+    return preset_of(config["architecture"], config.get("options", {}))

@@ -1,0 +1,1 @@
+"""Suites: attacks as data, the shipped lists, users' own YAML."""

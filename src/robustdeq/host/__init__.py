@@ -1,0 +1,1 @@
+"""What touches the machine and no subject: files, processes, provenance, interrupts."""
