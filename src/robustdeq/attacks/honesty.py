@@ -9,9 +9,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from robustdeq.attacks.ascent import input_gradient
 from robustdeq.attacks.doors import check_arguments
 from robustdeq.attacks.oracles import Oracle
-from robustdeq.attacks.task import deployed_values, input_gradient
+from robustdeq.attacks.task import deployed_values
 from robustdeq.threat import margin
 
 

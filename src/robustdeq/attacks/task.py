@@ -95,9 +95,3 @@ def deployed_values(oracle: Oracle) -> Oracle:
 def fooled(logits: Tensor, y: Tensor) -> Tensor:
     """Per image: the prediction is not y. An answer with NaN in it is not y either: such a predictor has failed."""
     return (logits.argmax(1) != y) | logits.isnan().any(1)
-
-
-def input_gradient(loss: Tensor, x: Tensor) -> Tensor:
-    """d loss / d x, zero where it is not finite, so that no image follows it."""
-    (gradient,) = torch.autograd.grad(loss.sum(), x)
-    return torch.where(gradient.isfinite(), gradient, 0)
