@@ -1,4 +1,4 @@
-"""Auto-PGD (Croce & Hein 2020) with the value/gradient split."""
+"""Auto-PGD (Croce & Hein 2020, Algorithm 1): momentum, and step sizes that halve where the loss stops growing."""
 
 from __future__ import annotations
 
@@ -9,33 +9,34 @@ from typing import Literal
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from typing_extensions import override
 
+from robustdeq.attacks.arguments import rows_like
 from robustdeq.attacks.ascent import Run, best_of, input_gradient
-from robustdeq.attacks.doors import rows_like
-from robustdeq.attacks.steering import Steered
+from robustdeq.attacks.base import Steered
 from robustdeq.attacks.task import Task, fooled
 from robustdeq.threat import Threat, cross_entropy, dlr, dlr_targeted
 
 MOMENTUM = 0.75
-"""alpha: the weight of the new step; 1 - alpha is that of the last one."""
+"""alpha, the weight of the new step; the previous step has weight 1 - alpha."""
 GROWTH = 0.75
-"""rho: a step size stays while the objective grows in more than this share of a period's steps."""
+"""rho: a step size is kept while the loss grows in more than this share of the steps between two checkpoints."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class APGD(Steered):
-    """Parameter-free ascent (arXiv 2003.01690, Algorithm 1): see `robustdeq.attacks.ascent`.
+    """Parameter-free ascent, steered by the deployed predictor's values with the surrogate's gradient.
 
-    The result is the last iterate that fooled the predictor, else the one of highest objective. Of several runs
-    (restarts, targets) an image keeps the first that fooled it, else that of highest objective.
+    The result is the last iterate that fooled the predictor, or the one of highest loss if none did. With several runs
+    (restarts, targets), an image keeps the first run that fooled the predictor, or the one of highest loss.
     """
 
     loss: Literal["ce", "dlr", "dlr_targeted"] = "ce"
     n_iter: int = 100
     restarts: int = 1
-    """Runs, for each target if there are targets; a given start is that of the first."""
+    """Number of runs, for each target if there are targets; only the first one uses a given start."""
     targets: int = 9
-    """"dlr_targeted": how many classes are tried, the likeliest wrong one first; at most all wrong ones."""
+    """Number of target classes of "dlr_targeted", the likeliest wrong class first; at most all wrong classes."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -47,22 +48,22 @@ class APGD(Steered):
             )
 
     @property
+    @override
     def name(self) -> str:
-        """APGD-CE, APGD-DLR or APGD-T."""
         return {"ce": "APGD-CE", "dlr": "APGD-DLR", "dlr_targeted": "APGD-T"}[self.loss]
 
     @property
+    @override
     def least_classes(self) -> int:
-        """As the loss."""
         return {"ce": 2, "dlr": 3, "dlr_targeted": 4}[self.loss]
 
     @property
+    @override
     def kind(self) -> str:
-        """Each loss has its own starts: the attacks of an ensemble should not all begin at the same point."""
-        return self.name
+        return self.name  # each loss has its own starts, so that the attacks of an ensemble begin at different points
 
+    @override
     def find(self, task: Task) -> Tensor:
-        """The best of all restarts, or of all targets and restarts."""
         if self.loss != "dlr_targeted":
             formula = {"ce": cross_entropy, "dlr": dlr}[self.loss]
             return best_of(task, self.restarts, lambda rows, run: self._run(task, rows, run, formula))
@@ -75,8 +76,9 @@ class APGD(Steered):
 
         return best_of(task, classes.shape[1] * self.restarts, towards)
 
+    @override
     def begin(self, task: Task, rows: Tensor, run: int) -> Tensor:
-        """A random point of the ball, except that the first run (of every target) takes a given start."""
+        """A given start in the first run of every target, otherwise random points of the balls."""
         if task.start is not None and run % self.restarts == 0:
             return task.start[rows]
         return super().begin(task, rows, run)
@@ -97,21 +99,21 @@ class APGD(Steered):
 
 
 def likeliest_wrong(logits: Tensor, y: Tensor, count: int) -> Tensor:
-    """(B, min(count, C - 1)): classes other than y, by falling logits."""
+    """The classes other than y in order of decreasing logits, (B, min(count, C - 1))."""
     wrong = logits.masked_fill(F.one_hot(y, logits.shape[1]).bool(), -torch.inf)
     return wrong.sort(dim=1, descending=True).indices[:, : min(count, logits.shape[1] - 1)]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class View:
-    """What is known at some points, per image."""
+    """Loss, input gradient and success at the current points, per image."""
 
     loss: Tensor
     gradient: Tensor
     fooled: Tensor
 
     def updated(self, active: Tensor, new: View) -> View:
-        """New knowledge of the active images; the others stay as they are and fool nobody anew."""
+        """The view with new values for the active images; the others keep theirs and count as not fooled anew."""
         return View(
             loss=self.loss.index_copy(0, active, new.loss),
             gradient=self.gradient.index_copy(0, active, new.gradient),
@@ -120,9 +122,9 @@ class View:
 
 
 def checkpoints(steps: int) -> list[int]:
-    """After how many steps the step sizes are looked at: periods of 22%, 19%, 16%.. of the steps, not below 6%.
+    """The steps after which step sizes are reviewed: after 22% of the steps, then 19%, 16%, ..., at least 6% each.
 
-    Rounded period by period, as the authors' implementation does; for 100 steps that is the paper's schedule.
+    Periods are rounded one by one, as in the authors' implementation; for 100 steps this is the paper's schedule.
     """
     period, shrink, least = (max(int(share * steps), 1) for share in (0.22, 0.03, 0.06))
     times = [period]
@@ -135,15 +137,15 @@ def checkpoints(steps: int) -> list[int]:
 def auto_ascent(
     look: Callable[[Tensor, Tensor], View], start: Tensor, origin: Tensor, threat: Threat, steps: int, *, leave: bool
 ) -> Run:
-    """The last point that fooled, else the one of highest loss; with its highest loss, and whether any point fooled.
+    """One run: per image the last point that fooled, or else the one of highest loss, and the highest loss.
 
     Args:
-        look: (images, their rows) -> the view there.
-        start: Points of the ball.
-        origin: Its centres.
+        look: Function (images, their rows) -> `View` at these images.
+        start: Starting points, inside the balls.
+        origin: Clean images, the centres of the balls.
         threat: The ball.
-        steps: So many, and one look more than that.
-        leave: An image that has fooled is not looked at any more.
+        steps: Number of steps; `look` is called once more than that.
+        leave: Whether an image leaves the batch once it has fooled the predictor.
     """
     everyone = torch.arange(len(start), device=start.device)
     x = previous = start
@@ -167,7 +169,7 @@ def auto_ascent(
         best_x, best = _better(best_x, best, x, view)
         growths = growths + (view.loss > loss_before)
         if step in times:
-            # <= as in the authors' implementation; the paper has <, which differs only if GROWTH * period is whole
+            # <= as in the authors' implementation; the paper has <, which differs only if GROWTH * period is an integer
             halved = (growths <= GROWTH * (step - last_time)) | (~halved & (best.loss <= best_before))
             size = torch.where(halved, size / 2, size)
             x = torch.where(rows_like(halved, x), best_x, x)

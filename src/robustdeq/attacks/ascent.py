@@ -64,7 +64,7 @@ def input_gradient(loss: Tensor, x: Tensor) -> Tensor:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Run:
-    """Where a run ended, per image."""
+    """The end of a run: images, and per image the loss and whether the deployed predictor was fooled."""
 
     images: Tensor
     loss: Tensor
@@ -72,12 +72,12 @@ class Run:
 
 
 def best_of(task: Task, runs: int, run: Callable[[Tensor, int], Run]) -> Tensor:
-    """An image keeps the first run that fooled the predictor and sits out later ones; else that of highest loss.
+    """Per image, the first run that fooled the predictor, or else the one of highest loss.
 
     Args:
-        task: The images.
-        runs: At most so many runs.
-        run: Makes the run of this number on these rows.
+        task: Images to attack.
+        runs: Largest number of runs; an image takes no part in the runs after its first success.
+        run: Function (rows of the task, number of the run from 0) -> the run's result on these rows.
     """
     images, rows = task.x.clone(), task.all_rows
     highest = torch.full((len(task),), -torch.inf, dtype=torch.float64, device=task.x.device)

@@ -1,4 +1,4 @@
-"""What every attack asks of its arguments."""
+"""Checks of the arguments of an attack."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from robustdeq.threat import Threat
 
 
 def check_arguments(oracle: Oracle, x: Tensor, y: Tensor, index: Sequence[int] | Tensor | None) -> None:
-    """An oracle, images of pixels in [0, 1] (or NaN: such an image is contained), and a label for each."""
+    """Require an oracle, images with pixels in [0, 1] or NaN, one label per image, and one index per image if any."""
     if not isinstance(oracle, Oracle):
         raise TypeError(
             f"expected an oracle, got {type(oracle).__name__}: "
@@ -38,7 +38,10 @@ def check_arguments(oracle: Oracle, x: Tensor, y: Tensor, index: Sequence[int] |
 
 
 def checked_start(threat: Threat, start: Tensor | None, x: Tensor) -> Tensor | None:
-    """The given start without rounding errors; outside the ball it is an error. A NaN image starts at itself."""
+    """The given start, cleared of rounding errors by projection; a start outside the ball is an error.
+
+    An image with NaN pixels starts at itself.
+    """
     if start is None:
         return None
     if not isinstance(start, Tensor) or (start.shape, start.dtype) != (x.shape, x.dtype):
@@ -57,6 +60,6 @@ def checked_start(threat: Threat, start: Tensor | None, x: Tensor) -> Tensor | N
     return torch.where(rows_like(broken, x), x, threat.project(start, x))
 
 
-def rows_like(flags: Tensor, x: Tensor) -> Tensor:
-    """One value per image, shaped to meet x."""
-    return flags.reshape(-1, *[1] * (x.ndim - 1))
+def rows_like(values: Tensor, x: Tensor) -> Tensor:
+    """Reshape one value per image, (B,), to (B, 1, ..., 1), so that it broadcasts with the images x."""
+    return values.reshape(-1, *[1] * (x.ndim - 1))
