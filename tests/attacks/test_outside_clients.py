@@ -43,7 +43,7 @@ def task():
         for p in model.head.parameters():
             p.mul_(8)  # the initial weights are so small that every image looks alike
     x = images(4, shape=(1, 8, 8), dtype=torch.float32)
-    predictor = rd.EarlyState(rd.EntropyReduction(model, every=4, steps=2), state=8)
+    predictor = rd.EarlyState(rd.EntropyReduction(model, every=2, steps=1), state=4)
     return predictor, x, predictions(predictor, x)
 
 
@@ -60,9 +60,9 @@ def test_foolbox_s_pgd_runs_on_an_oracle_and_does_what_ours_does(task, values):
     predictor, x, y = task
     oracle = rd.UnrolledState(predictor, state=3, values=values)
     client = foolbox.PyTorchModel(AsModule(oracle).eval(), bounds=(0, 1), device="cpu")
-    attack = foolbox.attacks.LinfPGD(abs_stepsize=EPS / 4, steps=4, random_start=False)
+    attack = foolbox.attacks.LinfPGD(abs_stepsize=EPS / 4, steps=3, random_start=False)
     _, found, fooled = attack(client, x, y, epsilons=EPS)
-    ours = rd.PGD(Linf(EPS), steps=4, random_start=False)(oracle, x, y)
+    ours = rd.PGD(Linf(EPS), steps=3, random_start=False)(oracle, x, y)
     assert (ours.images != x).any()
     assert_close(found, ours.images, rtol=0, atol=1e-6)
     if values == "deployed":  # it saw the deployed logits
@@ -73,7 +73,7 @@ def test_foolbox_s_pgd_runs_on_an_oracle_and_does_what_ours_does(task, values):
 def test_pyautoattack_s_attacks_run_on_an_oracle(task, kind):
     predictor, x, y = task
     oracle = rd.UnrolledState(predictor, state=3, values="deployed")
-    budget = {"n_queries": 10} if kind is SquareAttack else {"n_iter": 3}
+    budget = {"n_queries": 5} if kind is SquareAttack else {"n_iter": 2}
     with torch.random.fork_rng():
         found = kind(oracle, norm="Linf", eps=EPS, device="cpu", **budget).perturb(x, y)
     fooled = predicted(predictor, found, x) != y
