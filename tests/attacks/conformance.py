@@ -15,12 +15,12 @@ ATTACKS = [
     APGD(L2(0.5), n_iter=4, loss="dlr", restarts=2),
     APGD(Linf(0.1), n_iter=4, loss="dlr_targeted", targets=2),
     APGD(Linf(0.1), n_iter=5, steer="surrogate"),
-    FABT(Linf(0.1), n_iter=4, targets=2),
+    FABT(Linf(0.1), n_iter=3, targets=2),
     FABT(L2(0.5), n_iter=4, targets=1),
     Square(Linf(0.1), n_queries=15),
     Square(L2(0.8), n_queries=15),
-    AutoAttack(Linf(0.04), n_iter=3, targets=1, n_queries=8),
-    AutoAttack(Linf(0.04), n_iter=3, targets=1, n_queries=8, steer="surrogate"),
+    AutoAttack(Linf(0.04), n_iter=2, targets=1, n_queries=5),
+    AutoAttack(Linf(0.04), n_iter=2, targets=1, n_queries=5, steer="surrogate"),
 ]
 
 every_attack = pytest.mark.parametrize("attack", ATTACKS, ids=repr)

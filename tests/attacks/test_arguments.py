@@ -1,4 +1,4 @@
-"""Wrong arguments meet one clear sentence."""
+"""Wrong arguments are refused with one clear sentence."""
 
 import pytest
 import torch
@@ -29,19 +29,19 @@ def test_images_and_labels_are_checked(x, y, message):
         PGD(Linf(0.1))(Direct(Linear()), x, y)
 
 
-def test_one_index_for_each_image():
+def test_each_image_needs_one_index():
     with pytest.raises(ValueError, match="one index for each of the 2 images, got 3"):
         PGD(Linf(0.1))(Direct(Linear()), X, Y, index=[1, 2, 3])
 
 
 @pytest.mark.parametrize("start", [X[:1], X.float()], ids=["shape", "precision"])
-def test_a_start_is_like_the_images(start):
+def test_a_start_has_the_shape_and_precision_of_the_images(start):
     with pytest.raises(ValueError, match="start must be like the images"):
         PGD(Linf(0.1))(Direct(Linear()), X, Y, start=start)
 
 
 @pytest.mark.parametrize("start", [torch.nan, 2.0])
-def test_a_start_has_pixels(start):
+def test_a_start_has_finite_pixels_in_the_pixel_range(start):
     with pytest.raises(ValueError, match="start must lie inside"):
         PGD(L2(100.0))(Direct(Linear()), X, Y, start=torch.full_like(X, start))
 

@@ -81,7 +81,7 @@ def test_it_works_in_inference_mode(model, x):
     assert honesty.min["direct"] == pytest.approx(1, abs=1e-6)
 
 
-def test_of_a_deq_s_gradients_only_the_one_through_the_solver_is_exact():
+def test_only_the_gradient_through_the_solver_of_a_deq_is_exact():
     """With a step so small that hardly any ReLU switches."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
@@ -115,6 +115,6 @@ def test_around_a_defence_every_view_can_be_asked(variant):
     x = 0.1 + 0.8 * images(3, shape=(1, 4, 4))
     oracles = {view: rd.Estimate(defended, state=8, view=view) for view in ("oblivious", "aware", "bpda")}
     oracles |= {"exact": rd.Exact(defended), "constant": rd.Exact(defended, smoothing=None)}
-    cosines = gradient_honesty(oracles, x, predictions(defended, x), directions=16).cosines
+    cosines = gradient_honesty(oracles, x, predictions(defended, x), directions=4).cosines
     assert set(cosines) == set(oracles)
     assert all(cosine.isfinite().all() for cosine in cosines.values())
