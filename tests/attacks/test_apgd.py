@@ -36,7 +36,7 @@ def test_the_exact_attack_on_a_linear_model_is_recovered(threat, dual):
     torch.testing.assert_close(gained[missed], best[missed], rtol=1e-4, atol=0)
 
 
-def test_finished_images_leave_the_batch_and_the_others_go_on():
+def test_fooled_images_leave_the_batch_and_the_others_continue():
     model, x = RowByRow().eval(), images(24)
     y, oracle = predictions(model, x), Recorded(model)
     result = APGD(Linf(0.04), n_iter=12)(oracle, x, y, every_image=False)
@@ -49,7 +49,7 @@ def test_finished_images_leave_the_batch_and_the_others_go_on():
     assert (everyone.queries == 14).all()
 
 
-def test_a_predictor_s_own_gradient_costs_one_pass_a_look():
+def test_values_and_gradient_of_a_predictor_cost_one_pass_per_step():
     model, x = RowByRow().eval(), images(3)
     y, calls = predictions(model, x), []
     model.register_forward_hook(lambda *_: calls.append(1))
@@ -104,7 +104,7 @@ def test_targets_are_the_likeliest_wrong_classes_in_order():
     assert likeliest_wrong(logits, y, 2).tolist() == [[3, 2], [0, 1]]
 
 
-def test_targeted_runs_are_for_the_images_left_one_for_each_wrong_class():
+def test_images_not_fooled_yet_get_one_targeted_run_for_each_wrong_class():
     model, x = RowByRow().eval(), images(12)
     y = predictions(model, x)
     result = APGD(Linf(0.04), n_iter=4, loss="dlr_targeted")(Direct(model), x, y)

@@ -56,7 +56,7 @@ def test_square_draws_its_own_numbers_but_fools_about_as_many_images_as_the_libr
 
 
 @pytest.mark.parametrize("threat", [Linf(0.15), L2(0.6)], ids=str)
-def test_more_queries_go_on_where_fewer_stopped(threat):
+def test_more_queries_continue_the_search_where_fewer_stopped(threat):
     model, x, y = digits()
     few, many = (Square(threat, n_queries=n)(Direct(model), x[:60], y[:60]) for n in (20, 80))
     assert torch.equal(few.images[few.success], many.images[few.success])

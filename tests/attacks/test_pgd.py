@@ -61,7 +61,7 @@ def test_steps_are_those_of_the_golden_description_bitwise():
 
 
 @pytest.mark.parametrize("loss", ["ce", "margin", "dlr", "kl", "confident"])
-def test_each_loss_climbs_its_own(loss):
+def test_each_loss_follows_its_own_gradient(loss):
     model, x = RowByRow().eval(), images(16)
     y = predictions(model, x)
     clean = model(x).detach()
@@ -81,7 +81,7 @@ def test_each_loss_climbs_its_own(loss):
     assert (formula[loss](result.logits) > formula[loss](model(start))).all()
 
 
-def test_starts_at_the_clean_image_if_asked():
+def test_without_a_random_start_the_search_begins_at_the_clean_image():
     oracle = Recorded(RowByRow().eval())
     PGD(Linf(0.1), steps=1, random_start=False)(oracle, x := images(2), torch.zeros(2, dtype=torch.int64))
     assert torch.equal(oracle.shown[0], x)
@@ -117,7 +117,7 @@ def _start(attack, x, run):
     return random_starts(attack.threat, x, attack.seed, "PGD", run, keys_of(x, None))
 
 
-def test_without_every_image_each_stops_at_its_first_deployed_success():
+def test_without_every_image_each_image_stops_at_its_first_deployed_success():
     model, x = RowByRow().eval(), images(20)
     y = predictions(model, x)
     oracle = Recorded(model)
@@ -149,7 +149,7 @@ def test_with_one_run_on_every_image_the_deployed_predictor_is_asked_once():
     assert result.queries.tolist() == [8, 8, 8]
 
 
-def test_kl_takes_its_reference_once():
+def test_kl_computes_its_reference_once():
     oracle = Recorded(RowByRow().eval())
     PGD(Linf(0.1), steps=4, loss="kl")(oracle, x := images(3), torch.zeros(3, dtype=torch.int64))
     assert oracle.asked == ["surrogate"] * 5 + ["deployed"]

@@ -110,7 +110,7 @@ def test_an_image_outside_the_pixel_range_is_not_contained(threat):
     assert threat.contains(origin + 0.01, origin).all()
 
 
-def test_a_radius_beyond_all_pixels_is_a_slip():
+def test_a_linf_radius_above_one_is_refused():
     with pytest.raises(ValueError, match="8 of 255 is 8/255"):
         Linf(8.0)
     assert Linf(1.0).eps == 1
@@ -122,13 +122,13 @@ def test_budgets_may_be_fractions(written, value):
 
 
 @pytest.mark.parametrize("written", ["8/0", "much", ""])
-def test_what_is_no_budget_is_called_by_its_name(written):
+def test_the_error_about_a_wrong_budget_names_the_setting(written):
     with pytest.raises(ValueError, match="--eps must be a number or a fraction such as 8/255"):
         number(written, "--eps")
 
 
 @pytest.mark.parametrize("threat", [Linf(0.1), L2(0.5)], ids=repr)
-def test_no_images_are_no_error(threat):
+def test_an_empty_batch_is_no_error(threat):
     none = torch.rand(0, 3, 4, 4)
     assert threat.distance(none, none).shape == (0,)
     assert threat.contains(none, none).shape == (0,)
