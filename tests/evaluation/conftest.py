@@ -27,4 +27,4 @@ def grid_verdict(deployed, images, tmp_path_factory):
     """The grid on a small DEQ with fewer unrollings: 12 attacks, 16 images in two shards."""
     out = tmp_path_factory.mktemp("grid") / "store"
     options = {"threat": Linf(predictors.EPS), "unrollings": UNROLLINGS, "keep_images": True}
-    return evaluate(deployed, images, "grid", out, batch_size=5, shard_size=10, **options)
+    return evaluate(deployed, images, "grid", out, batch_size=10, shard_size=10, **options)

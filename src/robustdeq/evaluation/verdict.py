@@ -80,8 +80,7 @@ def read_verdict(
     union_mode = store.manifest.union
     finished = [name for name in store.attacks if store.complete(name)]
     if finished and not union_mode:
-        for row in metrics.accuracy(store, finished, predictor=metrics.DEPLOYED).iter_rows(named=True):
-            shares[row["attack"]] = Share(row["accuracy"], row["low"], row["high"], row["images"])
+        shares = metrics.attack_shares(store, finished)
         grid = metrics.minimum_attacks(store)
         minimum = metrics.paper_minimum(store) if grid and set(grid) <= set(finished) else None
     return Verdict(

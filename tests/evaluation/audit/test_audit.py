@@ -15,16 +15,16 @@ from robustdeq.evaluation.audit.probes import probe, seconds_per_image
 from robustdeq.evaluation.suites.audit import Budget, audit_suite
 from robustdeq.evaluation.suites.subject import Subject
 from robustdeq.threat import Linf
-from tests.evaluation.predictors import images, small_deq
+from tests.evaluation.predictors import images, linear_function, small_deq
 
 COUNT = 12
-MODEL = small_deq()
+MODEL = linear_function()
 
 
 @pytest.fixture
 def audit(tmp_path):
     """A short audit at one radius for all."""
-    budget = Budget(steps=11, search=11, restarts=2, square={"n_queries": 60})
+    budget = Budget(steps=11, search=6, restarts=2, square={"n_queries": 60})
 
     def audited(predictor, labels=10, **options):
         options = {"threat": Linf(0.02), "batch_size": COUNT, "shard_size": COUNT} | options
@@ -106,8 +106,8 @@ def test_a_defence_stands_beside_its_static_base_and_the_audit_is_kept(audit):
         (10, 6, 200, "no-gain"),  # +2 points, and no telling
         (16, 0, 200, "stands"),
         (1, 0, 200, "no-gain"),  # half a point
-        (100, 0, 20_000, "no-gain"),  # half a point, without doubt
-        (600, 200, 20_000, "stands"),
+        (20, 0, 4_000, "no-gain"),  # half a point, without doubt
+        (120, 40, 4_000, "stands"),
     ],
 )
 def test_a_gain_counts_only_above_one_point_and_beyond_chance(gained, lost, images, expected):

@@ -11,7 +11,7 @@ from robustdeq.evaluation.run.progress import Tracker
 from robustdeq.evaluation.run.resume import PartialItem
 from robustdeq.evaluation.store.schema import PARTIAL_SCHEMA
 from robustdeq.threat import Linf
-from tests.evaluation.predictors import EPS, images
+from tests.evaluation.predictors import EPS, images, short
 
 
 class Killed(BaseException):
@@ -40,7 +40,7 @@ def run(deployed, tmp_path, monkeypatch):
             patch.setattr(Batches, "attacked", attacked)
             settings = {"threat": Linf(EPS), "batch_size": 2, "shard_size": 8} | options
             try:
-                evaluate(deployed, images(8), "quick", tmp_path / name, **settings)
+                evaluate(deployed, images(8), short, tmp_path / name, **settings)
             except Killed:
                 assert dies_in is not None
         return Store(tmp_path / name), computed

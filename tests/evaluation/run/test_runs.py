@@ -19,7 +19,7 @@ from robustdeq.defences import EarlyState, EntropyReduction
 from robustdeq.evaluation import Interrupted, OtherStoreError, Store, evaluate
 from robustdeq.evaluation.analysis import metrics
 from robustdeq.evaluation.store.attack_spec import AttackSpec
-from robustdeq.evaluation.suites.attacks import unrolled
+from robustdeq.evaluation.suites.attacks import ready, unrolled
 from robustdeq.evaluation.suites.read import make_suite
 from robustdeq.evaluation.suites.subject import Subject
 from robustdeq.evaluation.suites.suite import Context, Suite
@@ -27,7 +27,7 @@ from robustdeq.solve import Broyden, Implicit
 from robustdeq.threat import Linf
 from tests.evaluation import predictors
 from tests.evaluation.conftest import UNROLLINGS
-from tests.evaluation.predictors import EPS, small_deq
+from tests.evaluation.predictors import EPS, short, small_deq
 
 COUNT = 8
 ITEMS = 8
@@ -248,15 +248,15 @@ class Small(torch.nn.Module):
     ids=["device", "cpu"],
 )
 def test_a_batch_that_does_not_fit_is_halved(run, error):
-    whole = run("whole", predictor=small_deq().forward, suite="quick", batch_size=8)
-    halved = run("halved", predictor=Small(error), suite="quick", batch_size=8)
+    whole = run("whole", predictor=small_deq().forward, suite=short, batch_size=8)
+    halved = run("halved", predictor=Small(error), suite=short, batch_size=8)
     assert halved.attacks == whole.attacks
     assert halved.store.rows().collect()["image"].to_list() == list(range(COUNT))
 
 
 def test_other_errors_are_not_retried(run):
     with pytest.raises(RuntimeError, match="a bug"):
-        run("store", predictor=Small(RuntimeError("a bug")), suite="quick", batch_size=8)
+        run("store", predictor=Small(RuntimeError("a bug")), suite=short, batch_size=8)
 
 
 def test_another_model_or_configuration_is_refused_with_the_difference(run, straight, tmp_path):
@@ -323,9 +323,9 @@ KINDS = (
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_another_batch_size_is_refused_where_predictions_may_depend_on_the_batch(run, kind):
-    run("store", predictor=_batch_dependent(kind), suite="quick", batch_size=3)
+    run("store", predictor=_batch_dependent(kind), suite=short, batch_size=3)
     with pytest.raises(OtherStoreError, match="batch_size: 3 in the store, 2 asked for"):
-        run("store", predictor=_batch_dependent(kind), suite="quick", batch_size=2)
+        run("store", predictor=_batch_dependent(kind), suite=short, batch_size=2)
 
 
 @pytest.mark.parametrize("defended", [False, True])
@@ -335,9 +335,9 @@ def test_another_batch_size_is_accepted_where_images_are_solved_independently(ru
         model.solver = OwnBroyden(max_steps=3)
         return EarlyState(EntropyReduction(model, every=1, steps=2) if defended else model, state=3)
 
-    first = run("store", predictor=predictor(), suite="quick", batch_size=3)
+    first = run("store", predictor=predictor(), suite=short, batch_size=3)
     first.store.attack_path("pgd-ready", 1).unlink()
-    assert run("store", predictor=predictor(), suite="quick", batch_size=2).attacks == first.attacks
+    assert run("store", predictor=predictor(), suite=short, batch_size=2).attacks == first.attacks
 
 
 def test_another_attack_of_the_same_name_is_refused(run, straight, tmp_path, suite):
@@ -359,13 +359,13 @@ def test_the_threat_defaults_to_the_checkpoint_s_eps_and_then_the_paper_s(tmp_pa
     for metadata, eps in (({}, 8 / 255), ({"eps": "4/255"}, 4 / 255)):
         model = small_deq(2)
         model.metadata = metadata
-        store = evaluate(model, (x, y), "quick", tmp_path / str(eps)).store
+        store = evaluate(model, (x, y), short, tmp_path / str(eps)).store
         assert store.manifest.threat == Linf(eps)
 
 
 def test_half_precision_logits_are_scored(tmp_path):
     x, y = predictors.images(2)
-    verdict = evaluate(lambda x: small_deq()(x).bfloat16(), (x, y), "quick", tmp_path / "store", threat=Linf(EPS))
+    verdict = evaluate(lambda x: small_deq()(x).bfloat16(), (x, y), short, tmp_path / "store", threat=Linf(EPS))
     assert verdict.complete
 
 
@@ -374,26 +374,29 @@ def test_suites_share_a_store_and_provenance_may_change(run, straight, tmp_path,
     monkeypatch.setattr(
         "robustdeq.evaluation.run.plan.provenance", lambda world: {"versions": {}, "commit": "another", "hardware": {}}
     )
-    verdict = run("store", suite="quick")
+    verdict = run("store", suite=short)
     manifest = json.loads((verdict.folder / "manifest.json").read_text())
     assert list(manifest["attacks"]) == ["a", "b", "c", "pgd-ready"]
-    assert manifest["suites"] == ["small", "quick"]
+    assert manifest["suites"] == ["small", "short"]
     assert [r["commit"] for r in manifest["runs"]][1:] == ["another"]
     assert set(verdict.attacks) == {"a", "b", "c", "pgd-ready"}
 
 
 def test_a_defended_predictor_is_scored_beside_its_base(run):
     defended = EarlyState(EntropyReduction(small_deq(), every=1, steps=3, radius=EPS, step_size=0.02), state=3)
-    verdict = run("store", predictor=defended, suite="quick", aware=True)
-    assert verdict.store.attacks == ["pgd-ready", "pgd-ready-aware"]
-    rows = verdict.store.rows("pgd-ready").filter(pl.col("deployed")).collect()
+
+    def both(context):
+        return Suite("both", [*short(context).specs, replace(ready(context, aware=True), options={"steps": 1})])
+
+    store = run("store", predictor=defended, suite=both, aware=True, keep_images=True).store
+    assert store.attacks == ["pgd-ready", "pgd-ready-aware"]
+    rows = store.rows("pgd-ready").filter(pl.col("deployed")).collect()
     by_name = {
         name: table["prediction"].to_list() for (name,), table in rows.partition_by("predictor", as_dict=True).items()
     }
     assert list(by_name) == ["deployed", "base"]
     base = EarlyState(small_deq(), state=3)
-    adversarial = run("kept", predictor=defended, suite="quick", keep_images=True).store
-    pixels = torch.cat([adversarial.images("pgd-ready", s)[1] for s in range(2)])
+    pixels = torch.cat([store.images("pgd-ready", s)[1] for s in range(2)])
     with torch.no_grad():
         assert by_name["base"] == base(pixels).argmax(1).tolist()
         assert by_name["deployed"] == defended(pixels).argmax(1).tolist()
@@ -402,7 +405,7 @@ def test_a_defended_predictor_is_scored_beside_its_base(run):
 def test_images_of_one_store_are_scored_on_another_predictor(run, tmp_path):
     source = run("source", keep_images=True).store
     other = EarlyState(small_deq(), state=1)
-    verdict = run("target", predictor=other, suite="quick", sources=[source.folder])
+    verdict = run("target", predictor=other, suite=short, sources=[source.folder])
     pixels = torch.cat([source.images("b", s)[1] for s in range(2)])
     with torch.no_grad():
         expected = other(pixels).argmax(1).tolist()
@@ -428,14 +431,15 @@ def test_autoattack_takes_the_grid_s_strongest_oracle_or_says_that_it_did_not(gr
 
 def test_the_strongest_oracle_is_found_in_the_run_and_named_in_the_manifest(run, tmp_path):
     def few(context):
-        grid = [unrolled(context, i, 2, 1.0) for i in (1, 2, 3)]
+        weak = {"steps": 2, "step_size": 0.02}
+        grid = [replace(unrolled(context, i, 2, 1.0), options=weak) for i in (1, 2, 3)]
         short = AttackSpec(
             name="short", attack="autoattack", options={"n_iter": 2, "targets": 1, "n_queries": 3}, oracle="strongest",
             oracle_options={"values": "deployed"}, every_image=False, **context.ball,
         )  # fmt: skip
         return Suite("few", [*grid, short])
 
-    verdict = run("store", suite=few)
+    verdict = run("store", suite=few, batch_size=4)
     strongest = metrics.strongest(verdict.store)
     resolved = verdict.store.manifest.attacks["short"].resolved
     assert resolved.attack_of_grid == strongest.attack
@@ -462,7 +466,7 @@ def test_predictions_that_are_not_finite_count_as_wrong(run):
     def broken(x):
         return torch.full((len(x), 10), torch.nan, dtype=x.dtype) + x.flatten(1)[:, :10]
 
-    verdict = run("store", predictor=broken, suite="quick")
+    verdict = run("store", predictor=broken, suite=short)
     assert verdict.clean.value == verdict.union.value == 0
     assert verdict.store.clean().collect()["prediction"].unique().to_list() == [-1]
 

@@ -13,7 +13,7 @@ from robustdeq.evaluation.store.manifest import AttackRecord
 from robustdeq.evaluation.store.sources import named_sources
 from robustdeq.threat import Linf
 from tests.evaluation.manifests import record
-from tests.evaluation.predictors import EPS, images, small_deq
+from tests.evaluation.predictors import EPS, images, short, small_deq
 
 WEAK = "attacks: [{name: weak, attack: pgd, options: {steps: 1, step_size: 0.02}}]"
 
@@ -56,7 +56,7 @@ def test_two_sources_with_the_same_folder_name_can_be_added_one_after_the_other(
 
     def target(*sources):
         folders = [tmp_path / name / "out" for name in sources]
-        store = evaluate(small_deq(), images(4), "quick", tmp_path / "target", sources=folders, **options).store
+        store = evaluate(small_deq(), images(4), short, tmp_path / "target", sources=folders, **options).store
         return {name: entry.spec.options.get("store") for name, entry in store.manifest.attacks.items()}
 
     a, b = "../a/out", "../b/out"  # as seen from the target
@@ -72,7 +72,7 @@ def test_a_store_resumes_with_sources_that_moved_along_or_have_absolute_paths(tm
     evaluate(small_deq(2), images(4), tmp_path / "weak.yaml", here / "a", keep_images=True, **options)
 
     def target(folder):
-        return evaluate(small_deq(), images(4), "quick", folder / "b", sources=[folder / "a"], **options).store
+        return evaluate(small_deq(), images(4), short, folder / "b", sources=[folder / "a"], **options).store
 
     store = target(here)
     if moved:
@@ -165,8 +165,8 @@ def test_images_of_another_folder_of_pictures_are_refused(tmp_path):
 
 def test_stored_images_outside_the_ball_are_refused(tmp_path):
     options = {"threat": Linf(EPS), "batch_size": 4, "shard_size": 4}
-    store = evaluate(small_deq(), images(4), "quick", tmp_path / "a", keep_images=True, **options).store
+    store = evaluate(small_deq(), images(4), short, tmp_path / "a", keep_images=True, **options).store
     place, pixels = store.images("pgd-ready", 0)
     store._write_images(store.images_path("pgd-ready", 0), (place, 1 - pixels))
     with pytest.raises(ValueError, match="they were made from other images"):
-        evaluate(small_deq(2), images(4), "quick", tmp_path / "b", sources=[tmp_path / "a"], **options)
+        evaluate(small_deq(2), images(4), short, tmp_path / "b", sources=[tmp_path / "a"], **options)

@@ -202,7 +202,7 @@ def test_table_5_of_one_store_equals_a_store_for_each_setting(tmp_path):
     (tmp_path / "own.yaml").write_text(
         "{include: [grid], also: {often: {every: 1, steps: 3}, seldom: {every: 3, steps: 2, variant: released}}}"
     )
-    shown, options = images(16), {"threat": Linf(EPS), "batch_size": 16, "shard_size": 16, "unrollings": (1,)}
+    shown, options = images(8), {"threat": Linf(EPS), "unrollings": (1,)}
     store = evaluate(EarlyState(model(3), state=3), shown, tmp_path / "own.yaml", tmp_path / "all", **options).store
     together = metrics.by_setting(store)
     assert together.select("predictor", "variant", "every", "steps").rows() == [

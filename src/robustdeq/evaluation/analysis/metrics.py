@@ -107,6 +107,12 @@ def accuracy(
     return pl.DataFrame(records, schema=schema)
 
 
+def attack_shares(store: Store, attacks: Sequence[str] | None = None, *, predictor: str = DEPLOYED) -> dict[str, Share]:
+    """Accuracy of a predictor at its deployed state under each attack (all if not given), by attack name."""
+    table = accuracy(store, attacks, predictor=predictor)
+    return {row["attack"]: Share(*(row[name] for name in SHARE_COLUMNS)) for row in table.iter_rows(named=True)}
+
+
 def outcomes(
     store: Store, attacks: Sequence[str] | None = None, *, predictor: str = DEPLOYED, state: str | None = None
 ) -> tuple[NDArray[np.int32], list[str], NDArray[np.bool_]]:

@@ -132,8 +132,8 @@ def judge(store: Store, subject: Subject, probes: Probes, seconds: float, base_s
         base_clean=metrics.clean_accuracy(store, predictor="base") if has_base else None,
         base_union=metrics.union_accuracy(store, inside, predictor="base") if has_base else None,
         gain=gain,
-        attacks=_shares(store, "deployed"),
-        base_attacks=_shares(store, "base") if has_base else {},
+        attacks=metrics.attack_shares(store),
+        base_attacks=metrics.attack_shares(store, predictor="base") if has_base else {},
         probes=probes,
         seconds=seconds,
         base_seconds=base_seconds,
@@ -155,14 +155,6 @@ def _verdict(flags: list[Flag], union: Share, gain: Difference | None) -> str:
     return "stands"
 
 
-def _shares(store: Store, predictor: str) -> dict[str, Share]:
-    table = metrics.accuracy(store, predictor=predictor)
-    return {
-        row["attack"]: Share(row["accuracy"], row["low"], row["high"], row["images"])
-        for row in table.iter_rows(named=True)
-    }
-
-
 def _measurements(store: Store, subject: Subject, probes: Probes, inside: list[str]) -> list[tuple[str, float, float]]:
     """What the flags are raised by: name of the flag, measured value, largest value that raises no flag."""
     configs = store.manifest.attacks
@@ -171,7 +163,7 @@ def _measurements(store: Store, subject: Subject, probes: Probes, inside: list[s
     _, _, by_white = metrics.outcomes(store, white)
     _, _, by_black = metrics.outcomes(store, black)
     only_black = by_white.all(axis=1) & ~by_black.all(axis=1)
-    accuracies = {name: share.value for name, share in _shares(store, "deployed").items()}
+    accuracies = {name: share.value for name, share in metrics.attack_shares(store).items()}
     short = next(name for name in ("pgd-ready", "pgd-direct") if name in accuracies)
     long = next(name for name in accuracies if name.removeprefix("pgd-").isdigit())
     found = [

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import torch
 from torch import Tensor
@@ -160,27 +161,33 @@ def rows(
         diagnostics: Whether to store residuals and deviations of the states.
         also: Further columns, one value per image.
     """
-    common = {key: value.cpu().numpy() for key, value in {"image": index, "label": labels, **(also or {})}.items()}
-    frames = []
-    for k, state in enumerate(scores.names):
-        measured = {key: value.cpu().numpy() for key, value in measure(scores.logits[k], labels).items()}
-        residual = deviation = None
-        if diagnostics and scores.states is not None and scores.residual is not None and state != FINAL:
-            residual = scores.residual[k].cpu().numpy()
-            if clean is not None and clean.states is not None:
-                deviation = relative_change(scores.states[k], clean.states[k]).cpu().numpy()
-        extra = {"residual": residual, "deviation": deviation}
-        frames.append(
-            pl.DataFrame({**common, **measured})
-            .with_columns(
-                pl.lit(name).alias("predictor"),
-                pl.lit(state).alias("state"),
-                pl.lit(state == subject.deployed_state).alias("deployed"),
-                *(pl.lit(None if v is None else pl.Series(v)).cast(pl.Float32).alias(n) for n, v in extra.items()),
-            )
-            .with_columns(pl.col("margin", "entropy", "loss").cast(pl.Float32))
-        )
-    return pl.concat(frames)
+    names, states = scores.names, len(scores.names)
+    per_image = {"image": index.to(labels.device), "label": labels, **(also or {})}
+    columns = {key: values.repeat(states) for key, values in per_image.items()}
+    columns |= measure(scores.logits.flatten(0, 1), columns["label"])
+    residual = deviation = None
+    if diagnostics and scores.states is not None:
+        residual = scores.residual
+        if clean is not None and clean.states is not None:
+            deviation = torch.stack(list(map(relative_change, scores.states, clean.states)))
+    length, state = states * len(index), np.repeat(names, len(index))
+    return pl.DataFrame(
+        {
+            **{key: values.cpu().numpy() for key, values in columns.items()},
+            "predictor": np.repeat(name, length),
+            "state": state,
+            "deployed": state == subject.deployed_state,
+            "residual": _null_padded(residual, length),
+            "deviation": _null_padded(deviation, length),
+        },
+        schema_overrides=dict.fromkeys(("margin", "entropy", "loss"), pl.Float32),
+    )
+
+
+def _null_padded(values: Tensor | None, length: int) -> pl.Series:
+    """Values (N, B) of the solver's states as a column; null for the unrolled final state."""
+    known = pl.Series([] if values is None else values.flatten().cpu().numpy(), dtype=pl.Float32)
+    return known.extend_constant(None, length - len(known))
 
 
 def relative_change(z: Tensor, origin: Tensor) -> Tensor:

@@ -86,7 +86,7 @@ def _strong_searches(context: Context) -> list[AttackSpec]:
             group="table4",
         )
         specs.append(search)
-    if context.data is None or context.data.images <= SQUARE_IMAGES:
+    if context.data is not None and context.data.images <= SQUARE_IMAGES:
         return [*specs, square(context, group="table4")]
     return [*specs, square(context, name=f"square-{SQUARE_IMAGES}", limit=SQUARE_IMAGES, group="table4")]
 
