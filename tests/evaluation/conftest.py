@@ -4,7 +4,7 @@ from robustdeq.evaluation import evaluate
 from robustdeq.threat import Linf
 from tests.evaluation import predictors
 
-UNROLLINGS = (1, 5)
+UNROLLINGS = (1, 2)
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,14 @@
 """Manifests of stores that tests write by hand."""
 
 from robustdeq.evaluation.store.attack_spec import AttackSpec
-from robustdeq.evaluation.store.manifest import AttackRecord, DataRecord, Manifest, ModelRecord, PredictorRecord
+from robustdeq.evaluation.store.manifest import (
+    AttackRecord,
+    DataRecord,
+    Manifest,
+    ModelRecord,
+    PredictorRecord,
+    SuiteRequest,
+)
 from robustdeq.threat import Linf
 
 
@@ -32,7 +39,7 @@ def manifest(records=(), **changes):
         "all_states": True,
         "attacks": {entry.spec.name: entry for entry in records},
         "suites": ["grid"],
-        "asked": [],
+        "asked": [SuiteRequest(suite="grid")],
         "notes": [],
         "runs": [],
     }

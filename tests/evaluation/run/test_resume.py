@@ -245,7 +245,7 @@ def test_a_predictor_whose_code_has_changed_is_recognised_by_its_logits(plain, t
     again = {"suite": short, "out": tmp_path / "store", "threat": Linf(EPS)}
     evaluate(first, data, **again)
     evaluate(first, data, **again)
-    with pytest.raises(OtherStoreError, match="gives other logits than the one the store was begun with"):
+    with pytest.raises(OtherStoreError, match="gives other logits than the one that created the store"):
         evaluate(other, data, **again)
 
 

@@ -166,7 +166,7 @@ def differences(found: Manifest, wanted: Manifest) -> list[str]:
     """Why a run cannot resume a store, one line per difference; empty if it can."""
     lines = _unequal(found.as_json(), wanted.as_json(), free=(*GROWING, *DESCRIPTIVE))
     if not lines and found.answers and wanted.answers and not alike(found.answers, wanted.answers):
-        lines.append("the predictor gives other logits than the one the store was begun with (answers)")
+        lines.append("the predictor gives other logits than the one that created the store (answers)")
     for name in sorted(found.attacks.keys() & wanted.attacks.keys()):
         a, b = found.attacks[name], wanted.attacks[name]
         if a.hash != b.hash:
