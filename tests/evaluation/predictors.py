@@ -11,6 +11,8 @@ from torch import nn
 import robustdeq as rd
 from robustdeq.data import load_dataset
 from robustdeq.defences import EarlyState
+from robustdeq.evaluation import Suite
+from robustdeq.evaluation.suites.attacks import ready
 
 EPS = 0.05
 METADATA = {"dataset": "digits", "eps": EPS}
@@ -79,10 +81,15 @@ def linear_function():
     weights = torch.linalg.solve(x.T @ x + torch.eye(64), x.T @ targets)
 
     def logits(x):
-        return 8 * x.flatten(1) @ weights
+        return 8 * x.flatten(1) @ weights.to(x.dtype)
 
     logits.metadata = METADATA
     return logits
+
+
+def short(context):
+    """A suite of the ready-made attack with one step, under its usual name."""
+    return Suite("short", [ready(context, options={"steps": 1, "step_size": context.threat.eps / 2})])
 
 
 def images(count: int = 40):

@@ -9,7 +9,7 @@ from ..defences.models import cell, images
 
 
 def test_the_state_is_the_most_accurate_one_under_the_ready_made_attack():
-    model, x = cell(), images(30, 1, 4, 4)
+    model, x = cell(), images(16, 1, 4, 4)
     y = model(x).argmax(1)
     threat = rd.Linf(0.2)
     attack = rd.PGD(threat, steps=10, step_size=0.05, seed=3)
@@ -19,7 +19,7 @@ def test_the_state_is_the_most_accurate_one_under_the_ready_made_attack():
         chosen = select_state(predictor, x, y, threat=threat, seed=3, batch_size=11)
         assert chosen.predictor is predictor
         assert chosen.state == 1 + int(correct.argmax())
-        assert 0 < int(correct.max()) < 30  # the attack does break something
+        assert 0 < int(correct.max()) < 16  # the attack does break something
 
 
 def test_clean_images_may_choose_another_state():

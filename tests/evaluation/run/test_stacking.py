@@ -1,4 +1,4 @@
-"""Attacks of the grid that share batches: the same results, and the same bytes whatever was done before."""
+"""Attacks of the grid that share batches give the same results, and the same bytes whatever was done before."""
 
 from dataclasses import replace
 
@@ -7,34 +7,25 @@ import torch
 from torch import nn
 
 from robustdeq.defences import EarlyState
-from robustdeq.evaluation import evaluate
+from robustdeq.evaluation import Suite, evaluate
 from robustdeq.evaluation.run.stacking import attack_together, bundles
-from robustdeq.evaluation.suites import attacks as repertoire
-from robustdeq.evaluation.suites.context import Setting
+from robustdeq.evaluation.suites import attacks
+from robustdeq.evaluation.suites.attacks import unrolled
 from robustdeq.evaluation.suites.subject import Subject
+from robustdeq.evaluation.suites.suite import Context
 from robustdeq.threat import Linf
 from tests.evaluation.conftest import UNROLLINGS
 from tests.evaluation.predictors import EPS, images, small_deq
 
 
-@pytest.fixture
-def stacked(deployed, images, tmp_path):
-    """The grid in batches of 40: four attacks on a shard of ten images."""
-
-    def run(**options):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(repertoire, "UNROLLINGS", UNROLLINGS)
-            options = {"threat": Linf(EPS), "batch_size": 40, "shard_size": 10, "keep_images": True} | options
-            return evaluate(deployed, images, "grid", tmp_path / "store", **options)
-
-    return run
-
-
-def test_sharing_batches_changes_nothing_but_rounding(stacked, grid_verdict):
+def test_sharing_batches_changes_nothing_but_rounding(deployed, images, grid_verdict, tmp_path):
     seen = []
     keys = ["attack", "image", "predictor", "state"]
-    one, other = grid_verdict.store, stacked(report=seen.append).store
-    assert {now.doing for now in seen} == {"looking", "clean", *(f"pgd-i{i}-K1-l0.5 and 3 more" for i in (1, 2, 3))}
+    sizes = {"batch_size": 40, "shard_size": 10}  # four attacks on a shard of ten images
+    options = {"threat": Linf(EPS), "keep_images": True, "unrollings": UNROLLINGS, "report": seen.append, **sizes}
+    one, other = grid_verdict.store, evaluate(deployed, images, "grid", tmp_path / "store", **options).store
+    bundles = {f"pgd-i{i}-K1-l0.5 and 3 more" for i in (1, 2, 3)}
+    assert {now.doing.partition(", image")[0] for now in seen} == {"looking", "clean", *bundles}
     a, b = (store.rows().collect().sort(keys) for store in (one, other))
     exact = [*keys, "label", "deployed", "clean_prediction", "prediction", "success", "queries"]
     assert a.select(exact).equals(b.select(exact))
@@ -46,35 +37,45 @@ def test_sharing_batches_changes_nothing_but_rounding(stacked, grid_verdict):
         assert (pixels - same).abs().max() < 1e-9
 
 
-def test_going_on_inside_a_bundle_gives_the_bytes_of_an_undisturbed_run(stacked):
+def few(context):
+    """Four attacks of the grid with two steps each."""
+    options = {"steps": 2, "step_size": 0.02}
+    return Suite("few", [replace(unrolled(context, 2, k, d), options=options) for k in (1, 2) for d in (0.5, 1.0)])
+
+
+def test_resuming_inside_a_bundle_gives_the_bytes_of_an_undisturbed_run(deployed, images, tmp_path):
     class Stop(Exception):
         pass
 
-    store = stacked().store
+    def run(**more):
+        options = {"threat": Linf(EPS), "keep_images": True, "batch_size": 32, "shard_size": 8, **more}
+        return evaluate(deployed, images, few, tmp_path / "store", **options)
+
+    store = run().store
     files = {
         path: path.read_bytes() for folder in ("attacks", "images") for path in (store.folder / folder).rglob("shard-*")
     }
-    assert len(files) == 2 * 2 * 12
+    assert len(files) == 2 * 2 * 4
     lost = [path for k, path in enumerate(sorted(files)) if k % 3 == 0]
     for path in lost:
         path.unlink()
     noted = store.times().height
-    assert noted == 2 * 13  # each attack and the clean images, on two shards
+    assert noted == 2 * 5  # each attack and the clean images, on two shards
 
     def report(now):
         if now.done > 1 and not lost[0].exists():
             raise Stop
 
     with pytest.raises(Stop):
-        stacked(report=report)
-    stacked()
+        run(report=report)
+    run()
     assert {path: path.read_bytes() for path in files} == files
     items = {(path.parent.name, path.stem) for path in lost}
-    assert store.times().height == noted + len(items)  # no time of what was there
+    assert store.times().height == noted + len(items)  # nothing that was there is logged again
 
 
-def test_bundles_depend_on_the_configuration_and_hold_only_what_can_share(deployed):
-    grid = repertoire.grid(Setting(Subject(deployed), Linf(EPS)))
+def test_bundles_hold_only_attacks_that_can_share_a_batch(deployed):
+    grid = attacks.grid(Context(Subject(deployed), Linf(EPS)))
 
     def sizes(specs, predictor=deployed, **options):
         options = {"shard_size": 50, "batch_size": 900} | options
@@ -92,10 +93,10 @@ def test_bundles_depend_on_the_configuration_and_hold_only_what_can_share(deploy
 
 
 @pytest.mark.parametrize("batch_size", [50, 200, 449, 900])
-def test_bundles_stand_where_their_first_attack_does(deployed, batch_size):
-    setting = Setting(Subject(deployed), Linf(EPS))
-    specs = [repertoire.ready(setting), *repertoire.grid(setting), repertoire.autoattack(setting, with_grid=True)]
-    made = bundles(specs, setting.subject, shard_size=50, batch_size=batch_size)
+def test_bundles_keep_the_place_of_their_first_attack(deployed, batch_size):
+    context = Context(Subject(deployed), Linf(EPS))
+    specs = [attacks.ready(context), *attacks.grid(context), attacks.autoattack(context, with_grid=True)]
+    made = bundles(specs, context.subject, shard_size=50, batch_size=batch_size)
     firsts = [specs.index(bundle[0]) for bundle in made]
     assert firsts == sorted(firsts)
     assert sorted(specs.index(spec) for bundle in made for spec in bundle) == list(range(len(specs)))
@@ -113,7 +114,7 @@ def test_half_precision_starts_in_a_bundle_where_it_starts_alone(dtype):
     model = small_deq().float()
     model.encoder = nn.Sequential(model.encoder.to(dtype), Float())  # pixels of half precision, states of single
     subject = Subject(EarlyState(model, state=3))
-    specs = [repertoire.unrolled(Setting(subject, Linf(EPS)), 2, k, 0.5) for k in (1, 2)]
+    specs = [attacks.unrolled(Context(subject, Linf(EPS)), 2, k, 0.5) for k in (1, 2)]
     specs = [replace(spec, options={"steps": 1, "step_size": 1e-9}) for spec in specs]  # it stays at its start
     x, y = images(8)
     x, index = x.to(dtype), torch.arange(8)

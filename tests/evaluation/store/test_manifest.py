@@ -1,0 +1,58 @@
+"""manifest.json: what a new one holds, and that earlier versions are still read."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from robustdeq import create_model
+from robustdeq.evaluation import Store, Suite, evaluate
+from robustdeq.evaluation.store.manifest import Manifest, ManifestError
+from robustdeq.threat import Linf
+from tests.evaluation.manifests import manifest, record
+from tests.evaluation.predictors import EPS, images, small_deq
+
+STORES = Path(__file__).parents[3] / "results/stores"
+
+
+def test_a_manifest_that_is_written_and_read_is_the_same():
+    written = manifest([record("a"), record("b", limit=3)], notes=["a note"])
+    content = json.loads(json.dumps(written.as_json()))
+    assert Manifest.from_json(content, "manifest.json") == written
+    assert Manifest.from_json(content, "manifest.json").as_json() == content
+
+
+def test_a_new_manifest_names_the_model_s_kind_and_the_command(tmp_path):
+    nano = create_model("mdeq-nano", num_classes=10, in_channels=1).double()
+    nothing = Suite("nothing", [])
+    command = "robustdeq evaluate mine --suite nothing"
+    for predictor, kind in ((nano, "mdeq-nano"), (small_deq(), "mine")):
+        out = tmp_path / kind
+        evaluate(predictor, images(2), nothing, out, threat=Linf(EPS), budget=0.0, name="mine", command=command)
+        content = json.loads((out / "manifest.json").read_text())
+        assert (content["model"]["name"], content["model"]["kind"]) == ("mine", kind)
+        asked = {"suite": "nothing", "aware": False, "keep_images": False, "command": command}
+        assert content["asked"] == [asked]
+
+
+@pytest.mark.parametrize("folder", sorted(STORES.iterdir()), ids=lambda folder: folder.name)
+def test_stores_of_earlier_versions_are_read(folder):
+    found = Store(folder).manifest
+    assert found.attacks.keys() == json.loads((folder / "manifest.json").read_text())["attacks"].keys()
+    assert len(found.asked) >= 1
+    again = Manifest.from_json(found.as_json(), "again")
+    assert again == found
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"format": "other"}, "is not the manifest of a robustdeq store"),
+        ({"format_version": 99}, "has format version 99, this robustdeq reads 1: upgrade robustdeq"),
+        ({"threat": {}}, "is incomplete: it has no 'norm'; restore it"),
+        ({"attacks": [1]}, "is damaged"),
+    ],
+)
+def test_other_files_are_refused_with_the_reason(change, message):
+    with pytest.raises(ManifestError, match=message):
+        Manifest.from_json({**manifest().as_json(), **change}, "manifest.json")
