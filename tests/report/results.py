@@ -109,7 +109,9 @@ def make_store(
             ),
             predictors=predictors,
             dynamic=dynamic,
-            data=DataRecord(name=data, split="test", images=declared or images, limit=images, sha256=f"{images} {data}"),
+            data=DataRecord(
+                name=data, split="test", images=declared or images, limit=images, sha256=f"{images} {data}"
+            ),
             threat=Linf(eps),
             seed=0,
             dtype="float32",

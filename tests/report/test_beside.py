@@ -144,7 +144,11 @@ def test_what_is_suggested_fits_the_predictors_of_the_store(undefended):
 
 
 def test_recipes_that_are_suggested_exist_and_are_trained_only_if_their_weights_are_not_shipped(tmp_path):
-    for name, changes in (("digits", {}), ("tiny", {"data": "cifar10", "model": "mdeq-tiny"}), ("large", {"data": "cifar10"})):
+    for name, changes in (
+        ("digits", {}),
+        ("tiny", {"data": "cifar10", "model": "mdeq-tiny"}),
+        ("large", {"data": "cifar10"}),
+    ):
         two_attacks(tmp_path / name, objective=None, **changes)
         found = [m for m in missing_experiments(find_sources([tmp_path / name])) if m.item == "Table 1"]
         words = [m.command.split(" ") for m in found if not m.what.startswith(name)]  # not those for its own model

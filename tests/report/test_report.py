@@ -21,7 +21,7 @@ from robustdeq.report import find_sources, make_tables, write_report
 from robustdeq.report.formats import as_latex
 from robustdeq.report.images import make_pages
 from robustdeq.report.missing import missing_experiments
-from robustdeq.report.table import Cell, Table
+from robustdeq.report.tables.table import Cell, Table
 from tests.report.results import attack, change, grid_attack, make_store, two_attacks, whole_grid
 
 
