@@ -1,4 +1,4 @@
-"""What suite paper stores beside the deployed predictor: defences that were attacked obliviously, settings, Square."""
+"""Results beside the deployed predictor: defences attacked obliviously, parts of the grid, differences."""
 
 import shutil
 
@@ -36,7 +36,7 @@ def undefended(tmp_path_factory):
     return folder
 
 
-def test_defences_beside_an_undefended_model_are_rows_that_say_oblivious_and_have_no_aa(undefended):
+def test_defences_scored_beside_an_undefended_model_are_rows_marked_oblivious_without_autoattack(undefended):
     rows = records(undefended, "table-1")
     assert [(r["store"], r["method"]) for r in rows] == [
         ("s", "+ Sec. 3.3"),
@@ -51,7 +51,8 @@ def test_defences_beside_an_undefended_model_are_rows_that_say_oblivious_and_hav
     assert [r["intermediate"] for r in records(undefended, "table-2")] == ["50.00", "70.00", "70.00"]
 
 
-def test_they_are_drawn_beside_the_undefended_model(undefended, tmp_path):
+@pytest.mark.usefixtures("undrawn")
+def test_defences_attacked_obliviously_are_drawn_beside_the_undefended_model(undefended, tmp_path):
     two_attacks(tmp_path / "s", whole=True, also=SETTINGS, saves=[2, 5])
     figures = {f.name: f for f in make_figures(find_sources([tmp_path]))}
     assert "s 50.0; s (entropy-paper, oblivious) 70.0" in figures["figure-3a"].alt
@@ -64,7 +65,7 @@ def test_they_are_drawn_beside_the_undefended_model(undefended, tmp_path):
     assert "attacked 0.70, regulated 0.50" in pictures[0].traces.alt
 
 
-def test_a_defence_with_a_grid_of_its_own_is_not_shown_obliviously_too(tmp_path):
+def test_a_defence_with_a_whole_grid_of_its_own_is_not_shown_obliviously_too(tmp_path):
     two_attacks(tmp_path / "plain", also=MAIN)
     oblivious = ["plain", "plain (entropy-paper, oblivious)", "plain (entropy-released, oblivious)"]
     two_attacks(tmp_path / "defended", defended=True)
@@ -74,19 +75,20 @@ def test_a_defence_with_a_grid_of_its_own_is_not_shown_obliviously_too(tmp_path)
     assert [r["store"] for r in records(tmp_path, "table-1")] == ["defended", oblivious[0], oblivious[2]]
 
 
-def test_a_part_of_the_grid_stands_apart_from_whole_grids(tmp_path):
+@pytest.mark.usefixtures("undrawn")
+def test_results_with_a_part_of_the_grid_stand_apart_from_whole_grids(tmp_path):
     two_attacks(tmp_path / "part")
     assert [r["store"] for r in records(tmp_path, "table-1")] == ["part"]  # it is all there is
     two_attacks(tmp_path / "whole", whole=True)
-    for table in ("table-1", "table-6-7", "table-8", "states"):
-        assert {r["store"] for r in records(tmp_path, table)} == {"whole"}
-    assert [r["store"] for r in records(tmp_path, "table-1-in-part")] == ["part"]
-    assert {r["store"] for r in records(tmp_path, "table-2")} == {"part", "whole"}
+    tables = {table.name: {row[0].text for row in table.rows} for table in make_tables(find_sources([tmp_path]))}
+    assert all(tables[name] == {"whole"} for name in ("table-1", "table-6-7", "table-8", "states"))
+    assert (tables["table-1-in-part"], tables["table-2"]) == ({"part"}, {"part", "whole"})
     figures = [f.name for f in make_figures(find_sources([tmp_path])) if "figure-2" in f.name]
     assert figures == ["figure-2-whole"]
 
 
-def test_residuals_come_from_another_store_of_the_predictor_where_the_grid_s_has_none(tmp_path):
+@pytest.mark.usefixtures("undrawn")
+def test_residuals_come_from_another_store_of_the_predictor_if_the_store_with_the_grid_has_none(tmp_path):
     def residuals(folder):
         return [f.name for f in make_figures(find_sources([folder])) if "figure-2" in f.name]
 
@@ -104,6 +106,7 @@ def test_residuals_come_from_another_store_of_the_predictor_where_the_grid_s_has
     assert [r["store"] for r in records(tmp_path, "table-1-in-part")] == ["fewer", "other", "ready"]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_fig_2_of_several_stores_of_a_predictor_is_drawn_once(tmp_path):
     make_store(tmp_path / "part", {"pgd-i1-K1-l0.5": [1]}, specs=grid_attack(1, 1, 0.5))
     make_store(tmp_path / "ready", {"pgd-ready": [1]}, specs=attack("pgd-ready", "ready", diagnostics=True))
@@ -133,7 +136,7 @@ def test_table_4_has_one_square_for_all_pairs(undefended):
     assert rows["pgd, ours"]["no pair"] == "-"
 
 
-def test_what_is_suggested_fits_the_predictors_of_the_store(undefended):
+def test_suggested_commands_write_to_a_store_only_if_they_score_the_same_predictors(undefended):
     found = missing_experiments(find_sources([undefended]))
     (settings,) = [m for m in found if m.item == "Table 5"]
     assert settings.what.startswith("6 of the 16")  # of T_f 1 and 2: it has two states
@@ -143,7 +146,7 @@ def test_what_is_suggested_fits_the_predictors_of_the_store(undefended):
     assert not [m for m in found if m.command.endswith(f"--out {undefended / 's'}")]  # would score other predictors
 
 
-def test_recipes_that_are_suggested_exist_and_are_trained_only_if_their_weights_are_not_shipped(tmp_path):
+def test_suggested_recipes_exist_and_are_trained_only_if_their_weights_are_not_shipped(tmp_path):
     for name, changes in (
         ("digits", {}),
         ("tiny", {"data": "cifar10", "model": "mdeq-tiny"}),
@@ -157,10 +160,11 @@ def test_recipes_that_are_suggested_exist_and_are_trained_only_if_their_weights_
         if name == "tiny":
             assert all(command[:2] == ["robustdeq", "evaluate"] and command[2] in shipped() for command in words)
         else:
-            assert all(command[1:3] == ["train", "--recipe"] and load_recipe(command[3]) for command in words)
+            assert all(command[1:3] == ["train", "--recipe"] for command in words)
+            assert all(map(load_recipe, {command[3] for command in words}))
 
 
-def test_kept_images_are_shown_to_the_other_stores_by_their_own_command(tmp_path):
+def test_the_command_for_transfer_resumes_a_store_with_the_kept_images_of_another(tmp_path):
     two_attacks(tmp_path / "a", defended=True)
     two_attacks(tmp_path / "b", keep=True)
     (found,) = [m for m in missing_experiments(find_sources([tmp_path])) if m.item == "Table 3"]
@@ -189,7 +193,7 @@ def six(tmp_path_factory):
     return folder
 
 
-def test_differences_answer_the_paper_s_questions_where_nothing_else_differs(six):
+def test_differences_answer_the_questions_of_the_paper_between_results_that_differ_in_nothing_else(six):
     rows = [r for r in records(six, "differences") if "other" not in r["without"]]
     pairs = [(r["question"].split("?")[0], r["without"].split(":")[0], r["with"].split(":")[0]) for r in rows]
     base, rand = "base (entropy-paper, oblivious)", "rand (entropy-paper, oblivious)"
@@ -212,7 +216,7 @@ def test_differences_answer_the_paper_s_questions_where_nothing_else_differs(six
     assert shown[resnet, "resnet", "rand"] == ["+10.00", "+20.00", "+0.00", "+20.00"]
 
 
-def test_no_union_is_compared_where_one_side_alone_faced_autoattack(six, tmp_path):
+def test_no_union_is_compared_if_only_one_side_faced_autoattack(six, tmp_path):
     shutil.copytree(six / "rand", tmp_path / "rand")
     direct = {"specs": attack("pgd-direct", "ready"), "model": "resnet-tiny", "dynamic": False}
     make_store(tmp_path / "resnet", {"pgd-direct": [1, 2, 3, 4]}, wrong=2, **direct)
@@ -221,7 +225,7 @@ def test_no_union_is_compared_where_one_side_alone_faced_autoattack(six, tmp_pat
     assert all((r["PGD"] != "-", r["AA"], r["union"]) == (True, "-", "-") for r in rows)
 
 
-def test_of_stores_of_the_same_two_predictors_the_pair_that_says_most_is_shown(tmp_path):
+def test_of_several_stores_of_two_predictors_the_pair_with_most_to_compare_is_shown(tmp_path):
     grid = grid_attack(1, 1, 1.0)
     aa = attack("aa-ready", "autoattack", attack="autoattack", options={})
     for states in ("final", "random"):

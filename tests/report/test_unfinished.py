@@ -1,4 +1,4 @@
-"""What a report says of evaluations that were stopped: what is a bound is marked, what is not there is no number."""
+"""Reports of evaluations that were stopped: bounds are marked, and what is not there has no number."""
 
 import csv
 import io
@@ -10,6 +10,8 @@ import pytest
 from robustdeq.report import find_sources, make_tables, write_report
 from robustdeq.report.missing import missing_experiments
 from tests.report.results import attack, change, grid_attack, grid_of, make_store, two_attacks
+
+pytestmark = pytest.mark.usefixtures("undrawn")
 
 
 def first_row(folder, name="table-1"):
@@ -25,7 +27,7 @@ def unfinished(folder):
 
 
 @pytest.mark.parametrize("union", [False, True])
-def test_the_union_of_an_unfinished_run_is_marked_in_every_format_and_missing_names_the_attacks(tmp_path, union):
+def test_the_union_of_an_unfinished_run_is_marked_as_a_bound_in_every_format(tmp_path, union):
     store = two_attacks(tmp_path / "s", union=union)
     index = write_report([tmp_path / "s"], tmp_path / "finished")
     assert "<=" not in (index.parent / "report.md").read_text()
@@ -45,7 +47,7 @@ def test_the_union_of_an_unfinished_run_is_marked_in_every_format_and_missing_na
     assert ("--union" in found.command) == union
 
 
-def test_a_missing_check_that_counts_for_nothing_leaves_the_union_as_it_is(tmp_path):
+def test_a_missing_attack_outside_the_threat_leaves_the_union_as_it_is(tmp_path):
     specs = grid_attack(1, 1, 1.0) | attack("large-eps", "sanity", eps=0.5)
     store = make_store(tmp_path / "s", {"pgd-i1-K1-l1": [0], "large-eps": []}, specs=specs)
     store.attack_path("large-eps", 0).unlink()
@@ -63,7 +65,7 @@ def test_the_lowest_of_several_autoattacks_is_a_bound_until_all_are_done(tmp_pat
     assert shown == ["80.00", "<= 90.00", "<= 80.00", "<= 80.00"]
 
 
-def test_transfer_is_a_bound_where_not_all_images_were_shown(tmp_path, monkeypatch):
+def test_transfer_is_a_bound_until_all_images_were_shown(tmp_path, monkeypatch):
     names = list(grid_of(2))
     two_attacks(tmp_path / "a", whole=True)
     two_attacks(tmp_path / "c", whole=True)  # takes no part
@@ -101,7 +103,7 @@ def test_differences_say_which_store_is_unfinished(tmp_path):
     assert any(note.startswith("unfinished: ") for note in table.notes)
 
 
-def test_where_nothing_is_done_there_is_no_number(tmp_path):
+def test_a_store_without_finished_attacks_has_no_numbers(tmp_path):
     store = two_attacks(tmp_path / "s")
     store.clean_path(0).unlink()
     for name in store.attacks:
@@ -115,7 +117,7 @@ def test_where_nothing_is_done_there_is_no_number(tmp_path):
     assert not [p for p in files if re.search(r"\bnan\b", p.read_text())]
 
 
-def test_clean_accuracy_of_a_part_of_the_images_is_not_that_of_the_whole(tmp_path):
+def test_clean_accuracy_is_shown_only_once_all_images_are_evaluated(tmp_path):
     store = two_attacks(tmp_path / "s")
     change(store, data=replace(store.manifest.data, images=20), shard_size=10)
     assert first_row(tmp_path)["clean"].text == "-"

@@ -9,8 +9,8 @@ from typing import Literal
 from robustdeq.evaluation.analysis.statistics import Difference, Share
 
 Kind = Literal["text", "ours", "bound", "paper", "apart", "none"]
-"""bound: a number of ours that unfinished attacks may lower. apart: a number of the paper's that cannot be compared with
-ours beside it."""
+"""bound: a number of ours that unfinished attacks may lower. apart: a number of the paper's that cannot be compared
+with ours beside it."""
 
 
 @dataclass(frozen=True)
