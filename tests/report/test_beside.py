@@ -10,15 +10,20 @@ from robustdeq.report import find_sources, make_tables
 from robustdeq.report.figures import make_figures
 from robustdeq.report.images import make_pages
 from robustdeq.report.missing import missing_experiments
-from tests.report.results import attack, grid_attack, grid_of, make_store, two_attacks
+from tests.report.results import attack, autoattack, grid_attack, grid_of, make_store, two_attacks
 
 MAIN = (("entropy-paper", "paper"), ("entropy-released", "released"))
 SETTINGS = (*MAIN, ("entropy-paper-T1-R1", "paper", 1, 1))
 
 
 def records(folder, name):
+    """The rows of a table of a folder, as texts by column."""
+    return rows_of(make_tables(find_sources([folder])), name)
+
+
+def rows_of(tables, name):
     """The rows of a table, as texts by column."""
-    found = [table for table in make_tables(find_sources([folder])) if table.name == name]
+    found = [table for table in tables if table.name == name]
     return [{k: cell.text for k, cell in zip(t.head, row, strict=True)} for t in found for row in t.rows]
 
 
@@ -27,7 +32,7 @@ def undefended(tmp_path_factory):
     """A store of an undefended model with AutoAttack, scored beside three defences that save images 2 and 5."""
     folder = tmp_path_factory.mktemp("beside")
     specs = grid_attack(1, 3, 0.5) | grid_attack(2, 1, 1.0) | attack("pgd-ready", "ready", diagnostics=True)
-    specs |= attack("aa-strongest", "autoattack", attack="autoattack", options={})
+    specs |= autoattack("aa-strongest")
     specs |= attack("square", "table4", attack="square", options={}, oracle="direct", limit=1000)
     broken = {"pgd-i1-K3-l0.5": [1, 2, 3], "pgd-i2-K1-l1": [2, 3, 4, 5], "pgd-ready": [1], "square": [7]}
     broken["aa-strongest"] = [2, 3, 4, 5, 6]
@@ -36,8 +41,13 @@ def undefended(tmp_path_factory):
     return folder
 
 
-def test_defences_scored_beside_an_undefended_model_are_rows_marked_oblivious_without_autoattack(undefended):
-    rows = records(undefended, "table-1")
+@pytest.fixture(scope="module")
+def undefended_tables(undefended):
+    return make_tables(find_sources([undefended]))
+
+
+def test_defences_scored_beside_an_undefended_model_are_rows_marked_oblivious_without_autoattack(undefended_tables):
+    rows = rows_of(undefended_tables, "table-1")
     assert [(r["store"], r["method"]) for r in rows] == [
         ("s", "+ Sec. 3.3"),
         ("s (entropy-paper, oblivious)", "+ Sec. 3.2 & 3.3, variant paper, attacked obliviously"),
@@ -48,7 +58,7 @@ def test_defences_scored_beside_an_undefended_model_are_rows_marked_oblivious_wi
     assert shown[0] == ["90.00", "50.00", "40.00", "40.00", "20.00"]
     assert shown[1] == shown[2] == ["90.00", "70.00", "-", "-", "40.00"]
     assert rows[1]["paper: PGD"] == "55.18"
-    assert [r["intermediate"] for r in records(undefended, "table-2")] == ["50.00", "70.00", "70.00"]
+    assert [r["intermediate"] for r in rows_of(undefended_tables, "table-2")] == ["50.00", "70.00", "70.00"]
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -116,13 +126,13 @@ def test_fig_2_of_several_stores_of_a_predictor_is_drawn_once(tmp_path):
 
 def test_a_part_of_the_grid_with_autoattack_is_a_row_of_table_1(tmp_path):
     two_attacks(tmp_path / "whole", whole=True)
-    specs = grid_attack(1, 3, 0.5) | attack("aa", "autoattack", attack="autoattack", options={})
+    specs = grid_attack(1, 3, 0.5) | autoattack()
     make_store(tmp_path / "part", {name: [1] for name in specs}, specs=specs)
     assert [r["store"] for r in records(tmp_path, "table-1")] == ["part", "whole"]
 
 
-def test_table_5_has_every_setting_of_a_store(undefended):
-    rows = records(undefended, "table-5")
+def test_table_5_has_every_setting_of_a_store(undefended_tables):
+    rows = rows_of(undefended_tables, "table-5")
     assert [(r["variant"], r["T_f"], r["R"], r["PGD"], r["paper"]) for r in rows] == [
         ("paper", "1", "1", "70.00", "54.67"),
         ("paper", "2", "10", "70.00", "55.18"),
@@ -130,8 +140,8 @@ def test_table_5_has_every_setting_of_a_store(undefended):
     ]
 
 
-def test_table_4_has_one_square_for_all_pairs(undefended):
-    rows = {r["search"]: r for r in records(undefended, "table-4")}
+def test_table_4_has_one_square_for_all_pairs(undefended_tables):
+    rows = {r["search"]: r for r in rows_of(undefended_tables, "table-4")}
     assert (rows["square, ours"]["no pair"], rows["square, ours"]["(3, 5)"]) == ("80.00", "-")
     assert rows["pgd, ours"]["no pair"] == "-"
 
@@ -167,7 +177,8 @@ def test_suggested_recipes_exist_and_are_trained_only_if_their_weights_are_not_s
 def test_the_command_for_transfer_resumes_a_store_with_the_kept_images_of_another(tmp_path):
     two_attacks(tmp_path / "a", defended=True)
     two_attacks(tmp_path / "b", keep=True)
-    (found,) = [m for m in missing_experiments(find_sources([tmp_path])) if m.item == "Table 3"]
+    found, other = (m for m in missing_experiments(find_sources([tmp_path])) if m.item == "Table 3")
+    assert (found.what, other.what) == ("transfer to a from b", "transfer to b from a; no images of a are kept")
     folders = f"--sources {tmp_path / 'b'} --out {tmp_path / 'a'}"
     assert f"--defence entropy --suite grid {folders}" in found.command
 
@@ -176,17 +187,13 @@ def test_the_command_for_transfer_resumes_a_store_with_the_kept_images_of_anothe
 def six(tmp_path_factory):
     """TRADES without (base) and with random states (rand), each beside a defence, and a ResNet."""
     folder = tmp_path_factory.mktemp("six")
-    specs = (
-        grid_attack(1, 1, 0.5)
-        | grid_attack(2, 1, 0.5)
-        | attack("aa-ready", "autoattack", attack="autoattack", options={})
-    )
+    specs = grid_attack(1, 1, 0.5) | grid_attack(2, 1, 0.5) | autoattack("aa-ready")
     names = list(specs)
     common = {"wrong": 1, "specs": specs, "model": "mdeq-tiny", "also": MAIN[:1]}
     make_store(folder / "base", dict(zip(names, ([1, 2, 3], [4, 5], [1, 2, 3, 4]), strict=True)), saves=[1], **common)
     outcomes = dict(zip(names, ([1, 2], [3], [1, 2]), strict=True))
     make_store(folder / "rand", outcomes, saves=[1, 2], states="random", **common)
-    direct = attack("pgd-direct", "ready") | attack("aa", "autoattack", attack="autoattack", options={})
+    direct = attack("pgd-direct", "ready") | autoattack()
     resnet = {"specs": direct, "model": "resnet-tiny", "dynamic": False}
     make_store(folder / "resnet", {"pgd-direct": [1, 2, 3, 4], "aa": [5]}, wrong=2, **resnet)
     make_store(folder / "other", outcomes, **common | {"model": "mdeq-nano"})  # of another size
@@ -227,7 +234,7 @@ def test_no_union_is_compared_if_only_one_side_faced_autoattack(six, tmp_path):
 
 def test_of_several_stores_of_two_predictors_the_pair_with_most_to_compare_is_shown(tmp_path):
     grid = grid_attack(1, 1, 1.0)
-    aa = attack("aa-ready", "autoattack", attack="autoattack", options={})
+    aa = autoattack("aa-ready")
     for states in ("final", "random"):
         make_store(tmp_path / f"{states}-few", {"pgd-i1-K1-l1": [0]}, specs=grid, states=states, images=5)
         make_store(tmp_path / f"{states}-many", {"pgd-i1-K1-l1": [0]}, specs=grid, states=states)

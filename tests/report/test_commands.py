@@ -51,9 +51,10 @@ def test_commands_for_cifar10_name_the_data_folder_and_the_shipped_weights(tmp_p
     printed = commands("s")
     assert not [m.command for m in missing_experiments(find_sources(["s"])) if "train --recipe" in m.command]
     assert {words[1] for words in printed} >= {"cifar10-tiny-trades", "cifar10-tiny-pgdat", "cifar10-tiny-resnet-pgdat"}
-    alike = {tuple(words[2:-1]): words for words in printed}  # one of those that differ in checkpoint and folder only
-    alike |= {"resnet": next(words for words in printed if "resnet" in words[1])}
-    for words in alike.values():
+    assert all(words[words.index("--data-root") + 1] == "data" for words in printed)
+    # of the store itself, of a defended model, and of one without dynamics; others differ in checkpoint or suite alone
+    for kind in ("--limit", "--defence", "resnet"):
+        words = next(words for words in printed if kind in " ".join(words))
         assert main([*words, "--budget=0"]) == 0, capsys.readouterr()
     index = write_report(["s"], "out")
     for name in ("index.html", "report.md"):
@@ -110,5 +111,5 @@ def test_the_last_stored_command_of_a_suite_resumes_it_with_further_sources(tmp_
     ]
     change(store, asked=asked)
     two_attacks(tmp_path / "b", keep=True)
-    (found,) = [m for m in missing_experiments(find_sources([tmp_path])) if m.item == "Table 3"]
+    (found,) = [m for m in missing_experiments(find_sources([tmp_path])) if m.what == "transfer to a from b"]
     assert found.command == f"robustdeq evaluate runs/some/best --out a --sources {tmp_path / 'b'}"

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from robustdeq.report import find_sources
 from robustdeq.report.missing import missing_experiments
-from tests.report.results import attack, change, grid_attack, grid_of, make_store, two_attacks
+from tests.report.results import attack, autoattack, change, grid_attack, grid_of, make_store, two_attacks
 
-AA = attack("aa", "autoattack", attack="autoattack", options={})
+AA = autoattack()
 
 
 def own(folder, label):

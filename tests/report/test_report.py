@@ -22,14 +22,14 @@ from robustdeq.report.formats import as_latex
 from robustdeq.report.images import make_pages
 from robustdeq.report.missing import missing_experiments
 from robustdeq.report.tables.table import Cell, Table
-from tests.report.results import attack, change, grid_attack, make_store, two_attacks, whole_grid
+from tests.report.results import attack, autoattack, change, grid_attack, make_store, two_attacks, whole_grid
 
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
-    """A folder with a store a/s of a defended model, images kept, and its report out/."""
+    """A folder with a store a/s of a defended model under the whole grid, images kept, and its report out/."""
     folder = tmp_path_factory.mktemp("report")
-    two_attacks(folder / "a" / "s", keep=True, defended=True)
+    two_attacks(folder / "a" / "s", keep=True, defended=True, whole=True)
     write_report([folder / "a" / "s"], folder / "out")
     return folder
 
@@ -59,7 +59,7 @@ def test_table_1_has_the_minimum_over_attacks_and_the_union_over_images(plain):
 
 
 def test_the_lower_of_pgd_and_autoattack_has_a_column(tmp_path):
-    specs = grid_attack(1, 1, 1.0) | attack("aa-ready", "autoattack", attack="autoattack", options={})
+    specs = grid_attack(1, 1, 1.0) | autoattack("aa-ready")
     make_store(tmp_path / "s", {"pgd-i1-K1-l1": [0], "aa-ready": [0, 1, 2]}, specs=specs)
     first = row(tables(tmp_path)["table-1"])
     assert (first["PGD"].text, first["AA"].text, first["PGD, AA"].text) == ("90.00", "70.00", "70.00")
@@ -67,7 +67,7 @@ def test_the_lower_of_pgd_and_autoattack_has_a_column(tmp_path):
 
 @pytest.mark.parametrize(("limit", "said"), [(5, True), (10, False), (None, False)])
 def test_an_attack_on_the_first_images_only_is_named_in_a_note(tmp_path, limit, said):
-    aa = attack("aa-ready", "autoattack", attack="autoattack", options={}, limit=limit)
+    aa = autoattack("aa-ready", limit=limit)
     make_store(tmp_path / "s", {"pgd-i1-K1-l1": [0], "aa-ready": [0, 1, 2]}, specs=grid_attack(1, 1, 1.0) | aa)
     notes = " ".join(tables(tmp_path)["table-1"].notes)
     assert ("aa-ready on the first 5 of s" in notes) == said
@@ -151,7 +151,7 @@ def test_every_number_of_ours_says_where_it_comes_from(written):
             assert cell.where.startswith("store s: "), (table.name, cell)
     record = list(csv.DictReader(io.StringIO((written / "out" / "tables" / "table-1.csv").read_text())))[-1]
     assert record["PGD"] == "50.00"
-    assert "PGD: store s: grid; predictor deployed, deployed state; minimum over 2 attacks" in record["where from"]
+    assert "PGD: store s: grid; predictor deployed, deployed state; minimum over 36 attacks" in record["where from"]
 
 
 def test_a_store_without_the_grid_or_made_with_union_leaves_gaps_and_names_the_command(tmp_path):
@@ -284,10 +284,8 @@ def test_pages_are_whole_self_contained_and_their_links_lead_somewhere(written):
     assert "a note &lt;&amp;&gt; to escape" in index.read_text()
 
 
-def test_figures_have_the_colour_of_the_page_and_no_date(tmp_path):
-    two_attacks(tmp_path / "s", whole=True, defended=True)
-    write_report([tmp_path / "s"], tmp_path / "out")
-    drawings = sorted((tmp_path / "out" / "figures").glob("*.svg"))
+def test_figures_have_the_colour_of_the_page_and_no_date(written):
+    drawings = sorted((written / "out" / "figures").glob("*.svg"))
     assert {"figure-3a.svg", "figure-3b.svg", "figure-3c.svg"} <= {p.name for p in drawings}
     for path in drawings:
         text = path.read_text()
@@ -330,6 +328,7 @@ def test_a_folder_without_results_is_refused_in_one_sentence(tmp_path, capsys):
     assert "holds no results" in second
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_command_report_writes_every_format(tmp_path, capsys):
     two_attacks(tmp_path / "s")
     assert main(["report", str(tmp_path / "s"), "--out", str(tmp_path / "out")]) == 0
@@ -340,10 +339,11 @@ def test_the_command_report_writes_every_format(tmp_path, capsys):
 
 def test_a_defended_store_shows_its_undefended_base_too(tmp_path):
     two_attacks(tmp_path / "s", defended=True)
-    table = tables(tmp_path)["table-1"]
+    found = tables(tmp_path)
+    table = found["table-1"]
     assert [(cells[0].text, cells[2].text) for cells in table.rows] == [("s (base)", "baseline"), ("s", "+ Sec. 3.2")]
     assert "predictor base" in row(table)["PGD"].where
-    assert [cells[2].text for cells in tables(tmp_path)["table-6-7"].rows] == ["baseline"]
+    assert [cells[2].text for cells in found["table-6-7"].rows] == ["baseline"]
 
 
 def test_a_base_with_a_store_of_its_own_is_shown_once(tmp_path):
@@ -380,8 +380,9 @@ def test_an_audit_is_shown_with_its_suite_flags_and_static_base(tmp_path):
 def test_attacks_at_another_radius_do_not_count_for_the_union(tmp_path):
     specs = grid_attack(1, 1, 1.0) | attack("large-eps", "sanity", eps=0.5, options={"step_size": 2 / 255})
     make_store(tmp_path / "s", {"pgd-i1-K1-l1": [0], "large-eps": range(10)}, specs=specs)
-    assert row(tables(tmp_path)["table-1"])["union"].text == "90.00"
-    other = row(tables(tmp_path)["attacks"])
+    found = tables(tmp_path)
+    assert row(found["table-1"])["union"].text == "90.00"
+    other = row(found["attacks"])
     assert (other["eps"].text, other["settings"].text) == ("0.5", "step_size 2/255")
 
 

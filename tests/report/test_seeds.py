@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from robustdeq.report import find_sources, make_tables
-from tests.report.results import attack, change, grid_attack, make_store, two_attacks
+from tests.report.results import attack, autoattack, change, grid_attack, make_store, two_attacks
 
-AA = attack("aa", "autoattack", attack="autoattack", options={})
+AA = autoattack()
 
 
 def seeds(folder):
@@ -51,7 +51,7 @@ def test_checkpoints_with_different_metadata_belong_to_different_recipes(tmp_pat
 def test_a_number_under_different_attacks_is_left_out(tmp_path):
     first = grid_attack(1, 3, 0.5) | AA
     make_store(tmp_path / "one", {name: [1] for name in first}, specs=first, seed=0)
-    other = grid_attack(2, 3, 0.5) | attack("aa", "autoattack", attack="autoattack", options={}, limit=5)
+    other = grid_attack(2, 3, 0.5) | autoattack("aa", limit=5)
     make_store(tmp_path / "two", {name: [1] for name in other}, specs=other, seed=1)
     (row,) = seeds(tmp_path)
     assert (row["clean"], row["PGD"], row["AA"]) == ("100.00 (100.00 to 100.00)", "-", "-")

@@ -9,7 +9,7 @@ import pytest
 
 from robustdeq.report import find_sources, make_tables, write_report
 from robustdeq.report.missing import missing_experiments
-from tests.report.results import attack, change, grid_attack, grid_of, make_store, two_attacks
+from tests.report.results import attack, autoattack, change, grid_attack, make_store, two_attacks
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 
@@ -56,20 +56,25 @@ def test_a_missing_attack_outside_the_threat_leaves_the_union_as_it_is(tmp_path)
 
 
 def test_the_lowest_of_several_autoattacks_is_a_bound_until_all_are_done(tmp_path):
-    aa = {"attack": "autoattack", "options": {}}
-    specs = grid_attack(1, 1, 1.0) | attack("aa-ready", "autoattack", **aa) | attack("aa-strongest", "autoattack", **aa)
+    specs = grid_attack(1, 1, 1.0) | autoattack("aa-ready") | autoattack("aa-strongest")
     store = make_store(tmp_path / "s", {"pgd-i1-K1-l1": [0, 1], "aa-ready": [0], "aa-strongest": [0, 1]}, specs=specs)
-    assert {first_row(tmp_path)[name].shown for name in ("PGD", "AA", "PGD, AA")} == {"80.00"}
+    row = first_row(tmp_path)
+    assert {row[name].shown for name in ("PGD", "AA", "PGD, AA")} == {"80.00"}
     store.attack_path("aa-strongest", 0).unlink()
-    shown = [first_row(tmp_path)[name].shown for name in ("PGD", "AA", "PGD, AA", "union")]
-    assert shown == ["80.00", "<= 90.00", "<= 80.00", "<= 80.00"]
+    row = first_row(tmp_path)
+    assert [row[name].shown for name in ("PGD", "AA", "PGD, AA", "union")] == [
+        "80.00",
+        "<= 90.00",
+        "<= 80.00",
+        "<= 80.00",
+    ]
 
 
 def test_transfer_is_a_bound_until_all_images_were_shown(tmp_path, monkeypatch):
-    names = list(grid_of(2))
-    two_attacks(tmp_path / "a", whole=True)
-    two_attacks(tmp_path / "c", whole=True)  # takes no part
-    specs = grid_of(2)
+    two_attacks(tmp_path / "a")
+    two_attacks(tmp_path / "c")  # takes no part
+    specs = grid_attack(1, 3, 0.5) | grid_attack(2, 1, 1.0)
+    names = list(specs)
     for name in names:
         options = {"store": "../a", "hash": specs[name].hash, "model": "h", "attack": name}
         specs |= attack(f"from.a.{name}", "transfer", attack="stored", options=options, oracle="none")
