@@ -1,4 +1,4 @@
-"""What a report says is missing: what no store of a predictor holds, not what each store does not."""
+"""Missing lists what no store of a predictor holds, not what each single store lacks."""
 
 from dataclasses import replace
 
@@ -10,7 +10,7 @@ AA = autoattack()
 
 
 def own(folder, label):
-    """The items that are missing of a store's predictor itself."""
+    """The items that Missing lists for the predictor of a store."""
     return {m.item for m in missing_experiments(find_sources([folder])) if m.what.startswith(f"{label}: ")}
 
 

@@ -1,4 +1,4 @@
-"""Several trainings of a recipe."""
+"""The table of several trainings of a recipe."""
 
 from dataclasses import replace
 

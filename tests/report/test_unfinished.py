@@ -15,13 +15,13 @@ pytestmark = pytest.mark.usefixtures("undrawn")
 
 
 def first_row(folder, name="table-1"):
-    """Of a table by its name, cells by column."""
+    """The first row of a table, cells by column."""
     table = next(t for t in make_tables(find_sources([folder])) if t.name == name)
     return dict(zip(table.head, table.rows[0], strict=True))
 
 
 def unfinished(folder):
-    """What Missing says of what was begun."""
+    """The entry of Missing for what a store has not finished."""
     (found,) = [m for m in missing_experiments(find_sources([folder])) if m.item == "all"]
     return found
 
@@ -93,7 +93,7 @@ def test_transfer_is_a_bound_until_all_images_were_shown(tmp_path, monkeypatch):
 
 
 def second_row(folder):
-    """Of Table 3."""
+    """The second row of Table 3, cells by column."""
     table = next(t for t in make_tables(find_sources([folder])) if t.name == "table-3")
     return dict(zip(table.head, table.rows[1], strict=True))
 

@@ -39,9 +39,10 @@ def missing_experiments(sources: Sources) -> list[Missing]:
     if not sources.runs:
         command = "robustdeq report STORE... RUN... --out DIR"
         found.append(Missing("Figs. 4, 6", "validation accuracy during training", command))
-    what = "training speed, which depends on the machine"
-    found.append(Missing("Table 9", what, "robustdeq bench train --json FILE"))
-    found.append(Missing("Table 10", "inference speed of the defence, likewise", "robustdeq bench defence --json FILE"))
+    speeds = (("Table 9", "training speed", "train"), ("Table 10", "inference speed of the defence", "defence"))
+    for item, what, part in speeds:
+        command = f"robustdeq bench {part} --json FILE"
+        found.append(Missing(item, f"{what}, which depends on the machine", command))
     return found
 
 
