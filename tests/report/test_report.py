@@ -6,6 +6,7 @@ import io
 import json
 import re
 import shlex
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -15,21 +16,30 @@ from PIL import Image
 
 from robustdeq.cli.main import main
 from robustdeq.evaluation import Store
+from robustdeq.evaluation.store.manifest import AttackRecord, SuiteRequest
 from robustdeq.report import find_sources, make_tables, write_report
 from robustdeq.report.formats import as_latex
 from robustdeq.report.images import make_pages
 from robustdeq.report.missing import missing_experiments
-from robustdeq.report.table import Cell, Table
-from tests.report.results import LARGE, attack, grid_attack, make_store, two_attacks, whole_grid
+from robustdeq.report.tables.table import Cell, Table
+from tests.report.results import attack, autoattack, change, grid_attack, make_store, two_attacks, whole_grid
 
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
-    """A folder with a store a/s of a defended model, images kept, and its report out/."""
+    """A folder with a store a/s of a defended model under the whole grid, images kept, and its report out/."""
     folder = tmp_path_factory.mktemp("report")
-    two_attacks(folder / "a" / "s", keep=True, defended=True)
+    two_attacks(folder / "a" / "s", keep=True, defended=True, whole=True)
     write_report([folder / "a" / "s"], folder / "out")
     return folder
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    """The tables of `two_attacks` as it is by default, in a store s."""
+    folder = tmp_path_factory.mktemp("plain")
+    two_attacks(folder / "s")
+    return tables(folder)
 
 
 def tables(*folders):
@@ -40,25 +50,24 @@ def row(table, k=0):
     return dict(zip(table.head, table.rows[k], strict=True))
 
 
-def test_table_1_has_the_minimum_over_attacks_and_the_union_over_images(tmp_path):
-    two_attacks(tmp_path / "trades")
-    first = row(tables(tmp_path)["table-1"])
+def test_table_1_has_the_minimum_over_attacks_and_the_union_over_images(plain):
+    first = row(plain["table-1"])
     shown = {name: first[name].text for name in ("clean", "PGD", "AA", "PGD, AA", "union")}
     # image 0 is wrong anyway; the attacks break 1-3 and 2-5
     assert shown == {"clean": "90.00", "PGD": "50.00", "AA": "-", "PGD, AA": "-", "union": "40.00"}
     assert (first["training"].text, first["method"].text, first["model"].text) == ("TRADES", "baseline", "mdeq-nano")
 
 
-def test_the_lower_of_pgd_and_autoattack(tmp_path):
-    specs = grid_attack(1, 1, 1.0) | attack("aa-ready", "autoattack", attack="autoattack", options={})
+def test_the_lower_of_pgd_and_autoattack_has_a_column(tmp_path):
+    specs = grid_attack(1, 1, 1.0) | autoattack("aa-ready")
     make_store(tmp_path / "s", {"pgd-i1-K1-l1": [0], "aa-ready": [0, 1, 2]}, specs=specs)
     first = row(tables(tmp_path)["table-1"])
     assert (first["PGD"].text, first["AA"].text, first["PGD, AA"].text) == ("90.00", "70.00", "70.00")
 
 
 @pytest.mark.parametrize(("limit", "said"), [(5, True), (10, False), (None, False)])
-def test_an_attack_on_some_of_the_images_is_named(tmp_path, limit, said):
-    aa = attack("aa-ready", "autoattack", attack="autoattack", options={}, limit=limit)
+def test_an_attack_on_the_first_images_only_is_named_in_a_note(tmp_path, limit, said):
+    aa = autoattack("aa-ready", limit=limit)
     make_store(tmp_path / "s", {"pgd-i1-K1-l1": [0], "aa-ready": [0, 1, 2]}, specs=grid_attack(1, 1, 1.0) | aa)
     notes = " ".join(tables(tmp_path)["table-1"].notes)
     assert ("aa-ready on the first 5 of s" in notes) == said
@@ -66,7 +75,7 @@ def test_an_attack_on_some_of_the_images_is_named(tmp_path, limit, said):
     assert ("Such an AA is over these images" in notes) == said
 
 
-def test_only_a_limited_autoattack_is_said_to_be_over_fewer_images(tmp_path):
+def test_only_a_limited_autoattack_is_said_to_be_an_accuracy_over_fewer_images(tmp_path):
     specs = grid_attack(1, 1, 1.0) | attack("square", "table4", attack="square", options={}, oracle="direct", limit=5)
     make_store(tmp_path / "s", {"pgd-i1-K1-l1": [0], "square": [1]}, specs=specs)
     notes = " ".join(tables(tmp_path)["table-1"].notes)
@@ -74,12 +83,11 @@ def test_only_a_limited_autoattack_is_said_to_be_over_fewer_images(tmp_path):
     assert "Such an AA" not in notes
 
 
-def test_numbers_of_the_paper_are_marked_where_they_cannot_be_compared(tmp_path):
-    two_attacks(tmp_path / "ours")
-    first = row(tables(tmp_path)["table-1"])
+def test_numbers_of_the_paper_are_marked_where_they_cannot_be_compared(plain, tmp_path):
+    first = row(plain["table-1"])
     assert (first["paper: clean"].text, first["paper: clean"].kind) == ("74.92", "apart")
     assert first["comparable"].text == "no: model mdeq-nano, data digits, Linf eps 0.15, 2 of the 144 attacks"
-    same = {"model": LARGE, "data": "cifar10", "eps": 8 / 255}
+    same = {"model": "mdeq-large", "data": "cifar10", "eps": 8 / 255}
     two_attacks(tmp_path / "few" / "few", **same)
     assert row(tables(tmp_path / "few")["table-1"])["comparable"].text == "no: 10 images, 2 of the 144 attacks"
     whole_grid(tmp_path / "whole" / "whole", **same, declared=10_000)
@@ -96,45 +104,41 @@ def test_numbers_of_the_paper_are_marked_where_they_cannot_be_compared(tmp_path)
         ({"objective": "pgdat"}, "baseline", "77.89"),
     ],
 )
-def test_a_store_stands_beside_its_own_row_of_the_paper(tmp_path, changes, method, clean):
+def test_a_store_is_shown_beside_its_own_row_of_the_paper(tmp_path, changes, method, clean):
     two_attacks(tmp_path / "s", **changes)
     last = row(tables(tmp_path)["table-1"], -1)  # above it stands the base of a defended one
     assert (last["method"].text, last["paper: clean"].text) == (method, clean)
 
 
-def test_a_model_of_unknown_training_is_beside_nothing(tmp_path):
+def test_a_model_of_unknown_training_is_shown_without_numbers_of_the_paper(tmp_path):
     two_attacks(tmp_path / "s", objective=None)
     table = tables(tmp_path)["table-1"]
     assert not [name for name in table.head if name.startswith("paper") or name == "comparable"]
     assert row(table)["training"].text == "unknown"
 
 
-def test_table_2_is_final_minus_intermediate(tmp_path):
-    two_attacks(tmp_path / "s")
-    second = row(tables(tmp_path)["table-2"])
+def test_table_2_shows_final_minus_intermediate(plain):
+    second = row(plain["table-2"])
     assert (second["final"].text, second["intermediate"].text, second["difference"].text) == ("80.00", "50.00", "30.00")
 
 
-def test_tables_6_and_7_have_the_paper_s_sign(tmp_path):
-    two_attacks(tmp_path / "s")
-    third = row(tables(tmp_path)["table-6-7"])
+def test_tables_6_and_7_have_the_sign_of_the_paper(plain):
+    third = row(plain["table-6-7"])
     assert third["P, mean"].text == "100.00"
     assert third["dH, mean"].text == "-0.5000"  # clean minus attacked
     assert third["paper: dH, mean"].text == "-0.1174"
 
 
-def test_table_8_names_the_strongest_unrolling_at_each_state(tmp_path):
-    two_attacks(tmp_path / "s")
-    table = tables(tmp_path)["table-8"]
+def test_table_8_names_the_strongest_unrolling_at_each_state(plain):
+    table = plain["table-8"]
     half, one = row(table, 0), row(table, 1)
     assert (half["lambda"].text, half["i = 1"].text, half["i = 1"].small) == ("0.5", "60.00", "K_a 3")
     assert (one["lambda"].text, one["i = 2"].text, one["i = 2"].small) == ("1", "50.00", "K_a 1")
     assert half["i = 2"].text == "-"
 
 
-def test_both_readings_of_the_last_state_but_one_stand_beside_the_final_one(tmp_path):
-    two_attacks(tmp_path / "s")
-    table = tables(tmp_path)["states"]
+def test_both_readings_of_the_last_state_but_one_are_shown_with_the_final_state(plain):
+    table = plain["states"]
     found = [row(table, k) for k in range(3)]
     assert [cells["state"].text for cells in found] == ["z^[1]", "z^[2]", "final"]
     assert [cells["PGD"].text for cells in found] == ["50.00"] * 3  # these stores hold the same at every state
@@ -147,10 +151,10 @@ def test_every_number_of_ours_says_where_it_comes_from(written):
             assert cell.where.startswith("store s: "), (table.name, cell)
     record = list(csv.DictReader(io.StringIO((written / "out" / "tables" / "table-1.csv").read_text())))[-1]
     assert record["PGD"] == "50.00"
-    assert "PGD: store s: grid; predictor deployed, deployed state; minimum over 2 attacks" in record["where from"]
+    assert "PGD: store s: grid; predictor deployed, deployed state; minimum over 36 attacks" in record["where from"]
 
 
-def test_a_store_without_the_grid_or_made_with_union_leaves_gaps_and_says_the_command(tmp_path):
+def test_a_store_without_the_grid_or_made_with_union_leaves_gaps_and_names_the_command(tmp_path):
     make_store(tmp_path / "quick", {"pgd-ready": [1]}, specs=attack("pgd-ready", "ready"))
     two_attacks(tmp_path / "union", union=True, states="random")
     table = tables(tmp_path)["table-1"]
@@ -176,7 +180,7 @@ def test_the_page_of_images_shows_the_kept_pixels_of_the_most_broken_image(tmp_p
     assert "clean 0.20, attacked 0.70, regulated 0.50" in pictures[0].traces.alt
 
 
-def test_a_store_takes_the_commands_that_are_printed_for_it(tmp_path, capsys):
+def test_a_store_accepts_the_commands_that_are_printed_for_it(tmp_path, capsys):
     (tmp_path / "mine.yaml").write_text(
         "{include: [quick], attacks: [{name: two, attack: pgd, options: {steps: 2, step_size: 0.1}}]}"
     )
@@ -191,14 +195,14 @@ def test_a_store_takes_the_commands_that_are_printed_for_it(tmp_path, capsys):
     assert main(["evaluate", "tests.evaluation.predictors:small_deq", *flags, *own]) == 0
     Store(tmp_path / "s").attack_path("two", 1).unlink()
     found = {m.item: m.command for m in missing_experiments(find_sources([tmp_path / "s"]))}
-    for item in ("all", "Table 4"):
-        assert main(shlex.split(found[item])[1:]) == 0, capsys.readouterr()
-    left = {m.item for m in missing_experiments(find_sources([tmp_path / "s"]))}
-    assert not left & {"all", "Table 4"}
+    assert main(shlex.split(found["all"])[1:]) == 0, capsys.readouterr()
+    assert "all" not in {m.item for m in missing_experiments(find_sources([tmp_path / "s"]))}
+    assert main([*shlex.split(found["Table 4"])[1:], "--budget=0"]) == 0, capsys.readouterr()
+    assert "Table 4" not in {m.item for m in missing_experiments(find_sources([tmp_path / "s"]))}  # it is planned now
 
 
-def test_a_defence_that_differs_from_the_paper_s_says_so_and_how_to_run_it_again(tmp_path):
-    same = {"model": LARGE, "data": "cifar10", "eps": 8 / 255, "declared": 10_000, "defended": True}
+def test_a_defence_unlike_that_of_the_paper_is_marked_and_its_switches_are_in_the_command(tmp_path):
+    same = {"model": "mdeq-large", "data": "cifar10", "eps": 8 / 255, "declared": 10_000, "defended": True}
     two_attacks(tmp_path / "s", **same, switches={"direction": "sign", "resolve": False})
     defended = row(tables(tmp_path)["table-1"], 1)  # under its base
     assert defended["method"].text == "+ Sec. 3.2, variant paper with direction sign, resolve false"
@@ -207,7 +211,8 @@ def test_a_defence_that_differs_from_the_paper_s_says_so_and_how_to_run_it_again
     assert "--defence entropy --defence.direction sign --defence.resolve false --suite" in command
 
 
-def test_a_report_leaves_nothing_of_an_earlier_one_in_its_folder_and_everything_else(tmp_path):
+@pytest.mark.usefixtures("undrawn")
+def test_a_report_removes_the_files_of_an_earlier_one_and_no_others(tmp_path):
     out, outside = tmp_path / "out", tmp_path / "outside"
     two_attacks(tmp_path / "results" / "a", keep=True)
     write_report([tmp_path / "results"], out)
@@ -279,10 +284,8 @@ def test_pages_are_whole_self_contained_and_their_links_lead_somewhere(written):
     assert "a note &lt;&amp;&gt; to escape" in index.read_text()
 
 
-def test_figures_have_the_page_s_colour_and_no_date(tmp_path):
-    two_attacks(tmp_path / "s", whole=True, defended=True)
-    write_report([tmp_path / "s"], tmp_path / "out")
-    drawings = sorted((tmp_path / "out" / "figures").glob("*.svg"))
+def test_figures_have_the_colour_of_the_page_and_no_date(written):
+    drawings = sorted((written / "out" / "figures").glob("*.svg"))
     assert {"figure-3a.svg", "figure-3b.svg", "figure-3c.svg"} <= {p.name for p in drawings}
     for path in drawings:
         text = path.read_text()
@@ -304,20 +307,20 @@ def test_validation_curves_come_from_the_training_log(tmp_path):
     assert "run 50.0 percent at the end" in index.read_text()
 
 
-def test_folders_of_the_same_name_are_told_apart(tmp_path):
+def test_folders_of_the_same_name_are_labelled_by_longer_paths(tmp_path):
     for parent in ("a", "b"):
         two_attacks(tmp_path / parent / "results")
     assert [r.label for r in find_sources([tmp_path]).results] == ["a/results", "b/results"]
 
 
-def test_latex_escapes_what_has_a_meaning_there():
+def test_latex_escapes_special_characters():
     text = as_latex(Table("t", "100 % of a_b", ["x & y"], [[Cell("{~^\\#$}")]]))
     assert r"\caption{100 \% of a\_b}" in text
     assert r"x \& y \\" in text
     assert r"\{\textasciitilde{}\textasciicircum{}\textbackslash{}\#\$\}" in text
 
 
-def test_what_is_no_result_is_one_sentence(tmp_path, capsys):
+def test_a_folder_without_results_is_refused_in_one_sentence(tmp_path, capsys):
     assert main(["report", str(tmp_path / "nowhere"), f"--out={tmp_path / 'out'}"]) == 1
     assert main(["report", str(tmp_path), f"--out={tmp_path / 'out'}"]) == 1
     first, second = capsys.readouterr().err.splitlines()
@@ -325,7 +328,8 @@ def test_what_is_no_result_is_one_sentence(tmp_path, capsys):
     assert "holds no results" in second
 
 
-def test_the_verb_writes_every_format(tmp_path, capsys):
+@pytest.mark.usefixtures("undrawn")
+def test_the_command_report_writes_every_format(tmp_path, capsys):
     two_attacks(tmp_path / "s")
     assert main(["report", str(tmp_path / "s"), "--out", str(tmp_path / "out")]) == 0
     assert "index.html" in capsys.readouterr().out
@@ -335,13 +339,14 @@ def test_the_verb_writes_every_format(tmp_path, capsys):
 
 def test_a_defended_store_shows_its_undefended_base_too(tmp_path):
     two_attacks(tmp_path / "s", defended=True)
-    table = tables(tmp_path)["table-1"]
+    found = tables(tmp_path)
+    table = found["table-1"]
     assert [(cells[0].text, cells[2].text) for cells in table.rows] == [("s (base)", "baseline"), ("s", "+ Sec. 3.2")]
     assert "predictor base" in row(table)["PGD"].where
-    assert [cells[2].text for cells in tables(tmp_path)["table-6-7"].rows] == ["baseline"]
+    assert [cells[2].text for cells in found["table-6-7"].rows] == ["baseline"]
 
 
-def test_a_base_with_a_store_of_its_own_stands_there_once(tmp_path):
+def test_a_base_with_a_store_of_its_own_is_shown_once(tmp_path):
     two_attacks(tmp_path / "defended", defended=True)
     two_attacks(tmp_path / "plain")
     table = tables(tmp_path)["table-1"]
@@ -372,22 +377,23 @@ def test_an_audit_is_shown_with_its_suite_flags_and_static_base(tmp_path):
     assert audit["suite"].text == "grid"
 
 
-def test_checks_at_another_radius_are_no_part_of_the_union(tmp_path):
+def test_attacks_at_another_radius_do_not_count_for_the_union(tmp_path):
     specs = grid_attack(1, 1, 1.0) | attack("large-eps", "sanity", eps=0.5, options={"step_size": 2 / 255})
     make_store(tmp_path / "s", {"pgd-i1-K1-l1": [0], "large-eps": range(10)}, specs=specs)
-    assert row(tables(tmp_path)["table-1"])["union"].text == "90.00"
-    other = row(tables(tmp_path)["attacks"])
+    found = tables(tmp_path)
+    assert row(found["table-1"])["union"].text == "90.00"
+    other = row(found["attacks"])
     assert (other["eps"].text, other["settings"].text) == ("0.5", "step_size 2/255")
 
 
-def test_the_union_of_a_base_is_not_known_where_images_left_by_the_deployed_predictor(tmp_path):
+def test_the_union_of_a_base_is_unknown_in_a_union_store_of_its_defence(tmp_path):
     two_attacks(tmp_path / "s", defended=True, union=True)
     table = tables(tmp_path)["table-1"]
     found = {row(table, k)["method"].text: row(table, k)["union"].text for k in range(len(table.rows))}
     assert found == {"baseline": "-", "+ Sec. 3.2": "40.00"}
 
 
-def test_an_unfinished_store_says_so_beside_its_union(tmp_path):
+def test_an_unfinished_store_is_named_with_the_command_that_resumes_it(tmp_path):
     store = two_attacks(tmp_path / "s")
     store.attack_path("pgd-ready", 0).unlink()
     union = row(tables(tmp_path)["table-1"])["union"]
@@ -397,12 +403,12 @@ def test_an_unfinished_store_says_so_beside_its_union(tmp_path):
     assert found.command.endswith(f"--suite grid --out {tmp_path / 's'}")
 
 
-def test_the_commands_for_what_is_missing_name_files_of_suites_and_aware_attacks(tmp_path):
+def test_rebuilt_commands_name_files_of_suites_and_aware_attacks(tmp_path):
     store = two_attacks(tmp_path / "s", defended=True)
-    manifest = store.manifest
-    manifest["attacks"]["pgd-i2-K1-l1"]["group"] = "grid-aware"
-    asked = [{"suite": "my/mine.yaml", "aware": True}, {"suite": "grid", "aware": False}]
-    store.write_manifest({**manifest, "asked": asked, "batch_size": 50, "seed": 0})
+    attacks = dict(store.manifest.attacks)
+    attacks["pgd-i2-K1-l1"] = AttackRecord.of(replace(attacks["pgd-i2-K1-l1"].spec, group="grid-aware"))
+    asked = [SuiteRequest(suite="my/mine.yaml", aware=True), SuiteRequest(suite="grid")]
+    change(store, attacks=attacks, asked=asked, batch_size=50)
     store.attack_path("pgd-ready", 0).unlink()
     found = {m.item: m for m in missing_experiments(find_sources([tmp_path]))}
     first, second = found["all"].command.split("; ")

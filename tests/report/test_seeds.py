@@ -1,9 +1,11 @@
-"""Several trainings of a recipe."""
+"""The table of several trainings of a recipe."""
+
+from dataclasses import replace
 
 from robustdeq.report import find_sources, make_tables
-from tests.report.results import attack, grid_attack, make_store, two_attacks
+from tests.report.results import attack, autoattack, change, grid_attack, make_store, two_attacks
 
-AA = attack("aa", "autoattack", attack="autoattack", options={})
+AA = autoattack()
 
 
 def seeds(folder):
@@ -29,7 +31,7 @@ def test_two_seeds_are_shown_by_their_mean_and_range(tmp_path):
     assert row["AA"] == "-"
 
 
-def test_one_seed_two_recipes_or_unknown_seeds_are_no_row(tmp_path):
+def test_one_seed_or_two_recipes_or_unknown_seeds_make_no_row(tmp_path):
     two_attacks(tmp_path / "one", seed=0)
     two_attacks(tmp_path / "again", seed=0)
     two_attacks(tmp_path / "random", seed=1, states="random")
@@ -38,19 +40,18 @@ def test_one_seed_two_recipes_or_unknown_seeds_are_no_row(tmp_path):
     assert seeds(tmp_path) is None
 
 
-def test_a_checkpoint_that_says_something_else_of_its_recipe_is_another_recipe(tmp_path):
+def test_checkpoints_with_different_metadata_belong_to_different_recipes(tmp_path):
     stores = [two_attacks(tmp_path / f"{seed}", seed=seed) for seed in (0, 1, 2)]
     for store, words in zip(stores, ({"step": 10}, {"step": 20, "validation_pgd": 0.3}, {"held_out": 5}), strict=True):
-        manifest = store.read_manifest()
-        manifest["model"]["metadata"] |= words
-        store.write_manifest(manifest)
+        model = store.manifest.model
+        change(store, model=replace(model, metadata=model.metadata | words))
     assert [row["seeds"] for row in seeds(tmp_path)] == ["0, 1"]
 
 
-def test_a_number_over_other_attacks_or_images_is_left_out(tmp_path):
+def test_a_number_under_different_attacks_is_left_out(tmp_path):
     first = grid_attack(1, 3, 0.5) | AA
     make_store(tmp_path / "one", {name: [1] for name in first}, specs=first, seed=0)
-    other = grid_attack(2, 3, 0.5) | attack("aa", "autoattack", attack="autoattack", options={}, limit=5)
+    other = grid_attack(2, 3, 0.5) | autoattack("aa", limit=5)
     make_store(tmp_path / "two", {name: [1] for name in other}, specs=other, seed=1)
     (row,) = seeds(tmp_path)
     assert (row["clean"], row["PGD"], row["AA"]) == ("100.00 (100.00 to 100.00)", "-", "-")

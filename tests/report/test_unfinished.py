@@ -1,30 +1,33 @@
-"""What a report says of evaluations that were stopped: what is a bound is marked, what is not there is no number."""
+"""Reports of evaluations that were stopped: bounds are marked, and what is not there has no number."""
 
 import csv
 import io
 import re
+from dataclasses import replace
 
 import pytest
 
 from robustdeq.report import find_sources, make_tables, write_report
 from robustdeq.report.missing import missing_experiments
-from tests.report.results import attack, grid_attack, grid_of, make_store, two_attacks
+from tests.report.results import attack, autoattack, change, grid_attack, make_store, two_attacks
+
+pytestmark = pytest.mark.usefixtures("undrawn")
 
 
 def first_row(folder, name="table-1"):
-    """Of a table by its name, cells by column."""
+    """The first row of a table, cells by column."""
     table = next(t for t in make_tables(find_sources([folder])) if t.name == name)
     return dict(zip(table.head, table.rows[0], strict=True))
 
 
 def unfinished(folder):
-    """What Missing says of what was begun."""
+    """The entry of Missing for what a store has not finished."""
     (found,) = [m for m in missing_experiments(find_sources([folder])) if m.item == "all"]
     return found
 
 
 @pytest.mark.parametrize("union", [False, True])
-def test_the_union_of_an_unfinished_run_is_marked_in_every_format_and_missing_names_the_attacks(tmp_path, union):
+def test_the_union_of_an_unfinished_run_is_marked_as_a_bound_in_every_format(tmp_path, union):
     store = two_attacks(tmp_path / "s", union=union)
     index = write_report([tmp_path / "s"], tmp_path / "finished")
     assert "<=" not in (index.parent / "report.md").read_text()
@@ -44,7 +47,7 @@ def test_the_union_of_an_unfinished_run_is_marked_in_every_format_and_missing_na
     assert ("--union" in found.command) == union
 
 
-def test_a_missing_check_that_counts_for_nothing_leaves_the_union_as_it_is(tmp_path):
+def test_a_missing_attack_outside_the_threat_leaves_the_union_as_it_is(tmp_path):
     specs = grid_attack(1, 1, 1.0) | attack("large-eps", "sanity", eps=0.5)
     store = make_store(tmp_path / "s", {"pgd-i1-K1-l1": [0], "large-eps": []}, specs=specs)
     store.attack_path("large-eps", 0).unlink()
@@ -53,22 +56,27 @@ def test_a_missing_check_that_counts_for_nothing_leaves_the_union_as_it_is(tmp_p
 
 
 def test_the_lowest_of_several_autoattacks_is_a_bound_until_all_are_done(tmp_path):
-    aa = {"attack": "autoattack", "options": {}}
-    specs = grid_attack(1, 1, 1.0) | attack("aa-ready", "autoattack", **aa) | attack("aa-strongest", "autoattack", **aa)
+    specs = grid_attack(1, 1, 1.0) | autoattack("aa-ready") | autoattack("aa-strongest")
     store = make_store(tmp_path / "s", {"pgd-i1-K1-l1": [0, 1], "aa-ready": [0], "aa-strongest": [0, 1]}, specs=specs)
-    assert {first_row(tmp_path)[name].shown for name in ("PGD", "AA", "PGD, AA")} == {"80.00"}
+    row = first_row(tmp_path)
+    assert {row[name].shown for name in ("PGD", "AA", "PGD, AA")} == {"80.00"}
     store.attack_path("aa-strongest", 0).unlink()
-    shown = [first_row(tmp_path)[name].shown for name in ("PGD", "AA", "PGD, AA", "union")]
-    assert shown == ["80.00", "<= 90.00", "<= 80.00", "<= 80.00"]
+    row = first_row(tmp_path)
+    assert [row[name].shown for name in ("PGD", "AA", "PGD, AA", "union")] == [
+        "80.00",
+        "<= 90.00",
+        "<= 80.00",
+        "<= 80.00",
+    ]
 
 
-def test_transfer_is_a_bound_where_not_all_images_were_shown(tmp_path, monkeypatch):
-    names = list(grid_of(2))
-    two_attacks(tmp_path / "a", whole=True)
-    two_attacks(tmp_path / "c", whole=True)  # takes no part
-    specs = grid_of(2)
+def test_transfer_is_a_bound_until_all_images_were_shown(tmp_path, monkeypatch):
+    two_attacks(tmp_path / "a")
+    two_attacks(tmp_path / "c")  # takes no part
+    specs = grid_attack(1, 3, 0.5) | grid_attack(2, 1, 1.0)
+    names = list(specs)
     for name in names:
-        options = {"store": "../a", "hash": specs[name]["hash"], "model": "h", "attack": name}
+        options = {"store": "../a", "hash": specs[name].hash, "model": "h", "attack": name}
         specs |= attack(f"from.a.{name}", "transfer", attack="stored", options=options, oracle="none")
     target = make_store(tmp_path / "b", {name: [0] for name in specs}, specs=specs)
     shown = {name: cell.shown for name, cell in second_row(tmp_path).items()}
@@ -85,7 +93,7 @@ def test_transfer_is_a_bound_where_not_all_images_were_shown(tmp_path, monkeypat
 
 
 def second_row(folder):
-    """Of Table 3."""
+    """The second row of Table 3, cells by column."""
     table = next(t for t in make_tables(find_sources([folder])) if t.name == "table-3")
     return dict(zip(table.head, table.rows[1], strict=True))
 
@@ -100,7 +108,7 @@ def test_differences_say_which_store_is_unfinished(tmp_path):
     assert any(note.startswith("unfinished: ") for note in table.notes)
 
 
-def test_where_nothing_is_done_there_is_no_number(tmp_path):
+def test_a_store_without_finished_attacks_has_no_numbers(tmp_path):
     store = two_attacks(tmp_path / "s")
     store.clean_path(0).unlink()
     for name in store.attacks:
@@ -114,9 +122,7 @@ def test_where_nothing_is_done_there_is_no_number(tmp_path):
     assert not [p for p in files if re.search(r"\bnan\b", p.read_text())]
 
 
-def test_clean_accuracy_of_a_part_of_the_images_is_not_that_of_the_whole(tmp_path):
+def test_clean_accuracy_is_shown_only_once_all_images_are_evaluated(tmp_path):
     store = two_attacks(tmp_path / "s")
-    manifest = store.manifest
-    manifest["data"]["images"], manifest["shard_size"] = 20, 10
-    store.write_manifest(manifest)
+    change(store, data=replace(store.manifest.data, images=20), shard_size=10)
     assert first_row(tmp_path)["clean"].text == "-"

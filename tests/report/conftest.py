@@ -1,0 +1,18 @@
+"""What the tests of the report share."""
+
+import pytest
+
+from robustdeq.report import images
+from robustdeq.report.figures import along_states, grid, training
+from robustdeq.report.figures.drawing import Figure
+
+
+@pytest.fixture
+def undrawn(monkeypatch):
+    """Leave figures without a drawing, which takes most of a small report's time; their words are as ever."""
+
+    def described(name, title, alt, paint, *, panels=1, width=0.0, height=0.0, where=""):
+        return Figure(name, title, alt, "<svg></svg>\n", where, panels > 1)
+
+    for module in (along_states, grid, training, images):
+        monkeypatch.setattr(module, "draw", described)
