@@ -6,13 +6,13 @@ import json
 import pytest
 import torch
 from PIL import Image
+from robustdeq.cli.clock import clock, duration, left
+from robustdeq.cli.deploy import deploy
 from tests.evaluation import predictors
 from tests.evaluation.predictors import small_deq
 
 import robustdeq as rd
 from robustdeq.cli.checkpoints import Checkpoint
-from robustdeq.cli.clock import clock, duration, left
-from robustdeq.cli.deploy import deploy
 from robustdeq.cli.main import main
 from robustdeq.defences import EarlyState, EntropyReduction
 

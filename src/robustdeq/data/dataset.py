@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -15,6 +14,7 @@ from robustdeq.data.cifar10 import load_cifar10
 from robustdeq.data.digits import load_digits
 from robustdeq.data.folder import load_folder
 from robustdeq.data.images import Images, Splits
+from robustdeq.host.suggestions import did_you_mean
 
 _LOADERS: dict[str, Callable[..., Splits]] = {"cifar10": load_cifar10, "digits": load_digits, "folder": load_folder}
 
@@ -64,17 +64,12 @@ def load_dataset(name: str, root: str | Path | None = None, *, held_out: int | N
     """
     loader = _LOADERS.get(name)
     if loader is None:
-        raise ValueError(f"unknown data set {name!r}{_suggest(name, list(_LOADERS))}")
+        raise ValueError(f"unknown data set {name!r}; {did_you_mean(name, _LOADERS, quoted=True)}")
     known = [option for option in inspect.signature(loader).parameters if option != "root"]
     for option in options:
         if option not in known:
-            raise TypeError(f"{name} has no option {option!r}{_suggest(option, known)}")
+            raise TypeError(f"{name} has no option {option!r}; {did_you_mean(option, known, quoted=True)}")
     if held_out is not None:
         options["held_out"] = held_out
     train, validation, test = loader(root, **options)
     return Dataset(name=name, train=train, validation=validation, test=test)
-
-
-def _suggest(word: str, known: list[str]) -> str:
-    close = difflib.get_close_matches(word, known, n=3)
-    return f"; did you mean {' or '.join(map(repr, close))}?" if close else f"; known are {', '.join(sorted(known))}"

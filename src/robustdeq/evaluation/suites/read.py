@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
@@ -19,6 +18,7 @@ from robustdeq.evaluation.suites.shipped import SUITES
 from robustdeq.evaluation.suites.stored import stored_attacks
 from robustdeq.evaluation.suites.suite import Suite
 from robustdeq.evaluation.suites.variants import read_also
+from robustdeq.host.suggestions import did_you_mean
 from robustdeq.threat import number
 
 WITHOUT_DYNAMICS = (
@@ -39,8 +39,7 @@ def make_suite(name: str | Path, setting: Setting) -> Suite:
     elif Path(name).suffix in (".yaml", ".yml") or Path(name).is_file():
         suite = read_suite(Path(name), setting)
     else:
-        close = difflib.get_close_matches(str(name), SUITES, n=2)
-        hint = f"did you mean {' or '.join(close)}?" if close else f"known are {', '.join(SUITES)}, or a YAML file"
+        hint = did_you_mean(str(name), SUITES, f"known are {', '.join(SUITES)}, or a YAML file")
         raise ValueError(f"no suite named {name}; {hint}")
     if setting.subject.dynamic is None and WITHOUT_DYNAMICS not in suite.notes:
         suite = replace(suite, notes=[*suite.notes, WITHOUT_DYNAMICS])
@@ -172,6 +171,4 @@ def _own_attack(path: Path, entry: Any, setting: Setting) -> AttackSpec:
 def _known(path: Path, content: dict[str, Any], known: Sequence[str]) -> None:
     for key in content:
         if key not in known:
-            close = difflib.get_close_matches(str(key), known, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(known)}"
-            raise ValueError(f"{path}: unknown key {key!r}; {hint}")
+            raise ValueError(f"{path}: unknown key {key!r}; {did_you_mean(str(key), known, quoted=True)}")
