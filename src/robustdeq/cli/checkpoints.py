@@ -109,7 +109,7 @@ def resolve(ckpt: str) -> Checkpoint:
     else:
         predictor = _load(ckpt)
     owners = (predictor, getattr(predictor, "base", None))
-    metadata = next((found for owner in owners if (found := getattr(owner, "metadata", None))), {})
+    metadata: Any = next((found for owner in owners if (found := getattr(owner, "metadata", None))), {})
     return _describe(ckpt, predictor, _mapping(ckpt, "metadata", metadata))
 
 

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
 from itertools import pairwise
-from pathlib import Path
 from types import NoneType
 from typing import Annotated, Any, Literal, NoReturn, Union, get_args, get_origin, get_type_hints
 
@@ -22,14 +21,7 @@ from robustdeq.host.suggestions import did_you_mean
 
 VERBS = ("quickstart", "recipes", "train", "evaluate", "report", "predict", "bench", "convert")
 """Each verb is a module of this package with a function `run`."""
-KINDS = {
-    int: "a whole number",
-    float: "a number",
-    bool: "true or false",
-    str: "text",
-    Path: "a path",
-    dict: "a mapping",
-}
+KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text", dict: "a mapping"}
 
 set_parsing_settings(docstring_parse_attribute_docstrings=True)
 
@@ -110,7 +102,7 @@ def parse(words: Sequence[str]) -> Callable[[], int | None]:
         refuse("say what to do; 'robustdeq --help' lists the commands")
     verb, *rest = words
     if verb in ("-h", "--help"):
-        return partial(print, overview())  # type: ignore[arg-type]
+        return partial(print, overview())
     if verb not in VERBS:
         refuse(f"no command {verb}; " + did_you_mean(verb, VERBS, f"there are {', '.join(VERBS)}"))
     run = import_module(f"robustdeq.cli.{verb}").run
@@ -165,7 +157,7 @@ def _add(parser: Parser, parameter: inspect.Parameter, hint: Any, text: str | No
     else:
         options["type"] = hint
     if parameter.kind is parameter.POSITIONAL_OR_KEYWORD:
-        parser.add_argument(name, **options, **({"nargs": "?"} if given else {}))
+        parser.add_argument(name, **({"nargs": "?", **options} if given else options))
         return
     flag = {"as_json": "json", "json_file": "json"}.get(name, name.replace("defence_", "defence.", 1))
     flag = flag if "." in flag else flag.replace("_", "-")

@@ -24,7 +24,7 @@ def clock(seconds: float) -> str:
     return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"
 
 
-def left(done: float, total: float, elapsed: float) -> str:
+def left(done: int | float, total: int | float, elapsed: float) -> str:
     """The end of a line of progress: the time that is left if the rest takes as long as what is done."""
     return f", {clock(elapsed / done * (total - done))} left" if done > 0 else ""
 
