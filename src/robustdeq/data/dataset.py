@@ -21,12 +21,12 @@ _LOADERS: dict[str, Callable[..., Splits]] = {"cifar10": load_cifar10, "digits":
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Dataset:
-    """Images to learn from, to choose checkpoints and settings by, and to report on."""
+    """Images to train on, to choose checkpoints and settings by, and to report on."""
 
     name: str
     train: Images
     validation: Images
-    """Held out of the official training set; what is chosen by looking at images is chosen by these."""
+    """Held out of the official training set; every choice that looks at images looks at these."""
     test: Images
 
     def __post_init__(self) -> None:
@@ -43,7 +43,7 @@ class Dataset:
 
     @property
     def num_classes(self) -> int:
-        """How many classes there are."""
+        """Number of classes."""
         return len(self.train.classes)
 
     def to(self, device: torch.device | str) -> Dataset:
@@ -54,12 +54,12 @@ class Dataset:
 
 
 def load_dataset(name: str, root: str | Path | None = None, *, held_out: int | None = None, **options: Any) -> Dataset:
-    """A data set in memory: "cifar10", "digits" (embedded) or "folder" (your own images).
+    """Loads a data set into memory: "cifar10", "digits" (embedded) or "folder" (your own images).
 
     Args:
-        name: Which.
-        root: Where the files are, for those that have files; see `load_cifar10` and `load_folder`.
-        held_out: How many training images become validation images; the data set's own default if not given.
+        name: cifar10, digits or folder.
+        root: Folder of the files, if the data set has files; see `load_cifar10` and `load_folder`.
+        held_out: Number of training images that become validation images; by default the data set's own choice.
         options: Further options of the data set, e.g. size=32 for "folder".
     """
     loader = _LOADERS.get(name)
