@@ -96,7 +96,7 @@ def _predict(checkpoint: robustdeq.cli.checkpoints.Checkpoint, predictor: Any, p
     x = pixels.to(subject.device, subject.dtype) / 255
     with torch.no_grad(), blaming(checkpoint.name, f"the prediction failed on images {tuple(x.shape)}"):
         trajectory = predictor.trajectory(x) if isinstance(predictor, DynamicPredictor) else None
-        logits = predictor(x)
+        logits = predictor(x) if trajectory is None else trajectory.deployed
     checkpoint.check_logits(logits, len(x))
     answers = []
     for i, row in enumerate(logits):
