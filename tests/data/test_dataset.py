@@ -74,11 +74,3 @@ def test_parts_that_do_not_fit_together_are_refused(other):
 
 def test_an_empty_validation_part_is_allowed():
     assert len(Dataset(name="x", train=images(), validation=images(0), test=images()).validation) == 0
-
-
-def test_to_moves_every_part():
-    data = Dataset(name="x", train=images(), validation=images(), test=images())
-    moved = data.to(torch.device("cpu"))
-    assert {moved.train.pixels.device, moved.validation.labels.device, moved.test.pixels.device} == {
-        torch.device("cpu")
-    }

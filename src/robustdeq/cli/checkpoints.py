@@ -51,8 +51,6 @@ class Checkpoint:
     """(C, H, W)."""
     classes: tuple[str, ...] | None = None
     """Name of each label."""
-    held_out: int | None = None
-    """Number of training images that were kept for validation."""
     data_options: dict[str, Any] = field(default_factory=dict)
     """Options of the data set."""
 
@@ -240,7 +238,6 @@ def _describe(ckpt: str, predictor: Any, metadata: Mapping[str, Any]) -> Checkpo
         eps=None if eps is None else number(eps, f"{ckpt}: eps"),
         image_shape=shape,
         classes=classes,
-        held_out=metadata.get("held_out"),
         data_options=dict(_mapping(ckpt, "data_options", metadata.get("data_options") or {})),
     )
 

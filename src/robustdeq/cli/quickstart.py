@@ -88,7 +88,7 @@ class Step:
         self.process.start()
 
 
-def run(*, out: Path = Path("runs/quickstart")) -> int:
+def run(*, out: Path = Path("runs/quickstart")) -> None:
     """Train, attack, defend and report on embedded digits, in a few minutes on two cores; no network.
 
     Trains TRADES and TRADES with random intermediate states, attacks both with and without entropy reduction by the
@@ -113,9 +113,7 @@ def run(*, out: Path = Path("runs/quickstart")) -> int:
         failed = _run_all([_arm(name, out) for name in ARMS], console)
     if failed is not None:
         said = failed.log.read_text() if failed.log.exists() else "nothing: it did not start"
-        last = "\n".join(said.splitlines()[-5:])
-        print(f"robustdeq: error: {failed.what} failed, {failed.log} says:\n{last}", file=sys.stderr)  # noqa: T201
-        return 1
+        raise RuntimeError("\n".join([f"{failed.what} failed, {failed.log} says:", *said.splitlines()[-5:]]))
     writing = time.monotonic()
     with saying(console) as say:
         report = make_report([out], say)
@@ -136,7 +134,6 @@ def run(*, out: Path = Path("runs/quickstart")) -> int:
         f"Your own: robustdeq evaluate package.module:function --data digits --eps 0.15 --out DIR",
         soft_wrap=True,
     )
-    return 0
 
 
 def _arm(name: str, out: Path) -> list[Step]:
@@ -145,10 +142,8 @@ def _arm(name: str, out: Path) -> list[Step]:
     train = ["train", "--recipe", ARMS[name], "--out", str(run)]
     attack = ["evaluate", str(run / "best"), "--suite", str(out / "suite.yaml"), "--limit", str(IMAGES)]
     attack += ["--defence", "entropy", "--keep-images", "--batch-size", str(BATCH), "--out", str(results)]
-    steps = [
-        Step(f"train {name}", train),
-        Step(f"144 attacks on {name}, with and without entropy reduction", attack),
-    ]
+    what = f"144 attacks on {name}, with and without entropy reduction"
+    steps = [Step(f"train {name}", train), Step(what, attack)]
     if name == AUDITED_ARM:
         audit = ["evaluate", str(run / "best"), "--suite", "audit-reduced", "--limit", str(AUDITED)]
         audit += ["--defence", "entropy", "--out", f"{results}-audit"]

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from robustdeq.data.cifar10 import load_cifar10
 from robustdeq.data.digits import load_digits
@@ -45,12 +43,6 @@ class Dataset:
     def num_classes(self) -> int:
         """Number of classes."""
         return len(self.train.classes)
-
-    def to(self, device: torch.device | str) -> Dataset:
-        """The same data on another device."""
-        return replace(
-            self, train=self.train.to(device), validation=self.validation.to(device), test=self.test.to(device)
-        )
 
 
 def load_dataset(name: str, root: str | Path | None = None, *, held_out: int | None = None, **options: Any) -> Dataset:
