@@ -117,7 +117,7 @@ def test_a_damaged_file_is_replaced(tmp_path, plain_server):
 
 
 def test_a_broken_connection_keeps_what_arrived_and_the_next_call_fetches_the_rest(tmp_path, serve):
-    with pytest.raises(DownloadError, match=rf"ended after 700 of {len(CONTENT):,} bytes.*Run it again to go on"):
+    with pytest.raises(DownloadError, match=rf"ended after 700 of {len(CONTENT):,} bytes.*Run it again to resume"):
         get(tmp_path, serve(ranged(send=700)))
     assert [p.name for p in tmp_path.iterdir()] == [PART]
     assert (tmp_path / PART).read_bytes() == CONTENT[:700]

@@ -24,5 +24,5 @@ def test_an_unknown_name_is_an_attribute_error():
 
 
 def test_rooms_are_attributes_and_importing_the_package_imports_no_torch():
-    program = "import sys, robustdeq as rd; assert 'torch' not in sys.modules; print(rd.models.DEQ is rd.DEQ)"
-    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout == "True\n"
+    program = "import sys, robustdeq as rd; print(rd.threat.number('1/4'), 'torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout == "0.25 False\n"
