@@ -70,7 +70,7 @@ def test_bench_train_has_a_row_for_each_objective_and_its_multiply_adds(tmp_path
 
 def test_bench_defence_says_what_arithmetic_allows(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("robustdeq.cli.benchmarks.defence.GRID", [(8, 1)])
-    monkeypatch.setattr("robustdeq.cli.benchmarks.defence.peak_rate", lambda rounds, say: 1e10)  # bench core measures it
+    monkeypatch.setattr("robustdeq.cli.benchmarks.defence.peak_rate", lambda rounds, say: 1e10)  # see bench core
     file = tmp_path / "bench.json"
     words = ["bench", "defence", "--models", "mdeq-nano", "--batch", "1", "--rounds", "1", "--json", str(file)]
     assert main(words) == 0
