@@ -25,12 +25,10 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 def command_line() -> str:
     """A section for each verb."""
-    from robustdeq.cli.main import VERBS, subparser
+    from robustdeq.cli.parser import VERBS, verb_parser
 
     os.environ["COLUMNS"] = "100"
     sections = []
-    for name, verb in VERBS.items():
-        parser = subparser(verb)
-        parser.prog = f"robustdeq {name}"
-        sections.append(f"## robustdeq {name}\n\n```text\n{parser.format_help().strip()}\n```\n")
+    for verb in VERBS:
+        sections.append(f"## robustdeq {verb}\n\n```text\n{verb_parser(verb).format_help().strip()}\n```\n")
     return "\n".join(sections)

@@ -100,8 +100,8 @@ def test_every_estimator_of_a_deq_can_be_asked_and_only_the_exact_one_is_honest_
     model, x = cell(), 0.1 + 0.8 * images(4, shape=(1, 4, 4))
     early = rd.EarlyState(model, state=8)
     policies = (rd.Phantom(), rd.Implicit(), rd.Neumann(), rd.OneStep(), rd.SharedInverse())
-    estimators = {type(policy).__name__: rd.Estimate(early, gradient=policy) for policy in policies}
-    oracles = {"exact": rd.Exact(early), "unrolled": rd.UnrolledState(early, state=3), **estimators}
+    estimators = {type(policy).__name__: rd.oracles.Estimate(early, gradient=policy) for policy in policies}
+    oracles = {"exact": rd.oracles.Exact(early), "unrolled": rd.UnrolledState(early, state=3), **estimators}
     honesty = gradient_honesty(oracles, x, predictions(early, x), directions=16)
     assert honesty.min["exact"] == pytest.approx(1, abs=1e-4)
     assert honesty.min["Implicit"] > 0.99  # near the equilibrium it is nearly so
@@ -113,8 +113,8 @@ def test_every_estimator_of_a_deq_can_be_asked_and_only_the_exact_one_is_honest_
 def test_around_a_defence_every_view_can_be_asked(variant):
     defended = rd.EarlyState(rd.EntropyReduction(cell(), every=4, steps=2, variant=variant), state=8)
     x = 0.1 + 0.8 * images(3, shape=(1, 4, 4))
-    oracles = {view: rd.Estimate(defended, state=8, view=view) for view in ("oblivious", "aware", "bpda")}
-    oracles |= {"exact": rd.Exact(defended), "constant": rd.Exact(defended, smoothing=None)}
+    oracles = {view: rd.oracles.Estimate(defended, state=8, view=view) for view in ("oblivious", "aware", "bpda")}
+    oracles |= {"exact": rd.oracles.Exact(defended), "constant": rd.oracles.Exact(defended, smoothing=None)}
     cosines = gradient_honesty(oracles, x, predictions(defended, x), directions=4).cosines
     assert set(cosines) == set(oracles)
     assert all(cosine.isfinite().all() for cosine in cosines.values())

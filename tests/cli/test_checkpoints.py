@@ -24,12 +24,12 @@ def test_a_folder_says_its_data_and_budget(model, tmp_path):
     found = resolve(str(tmp_path / "mine"))
     x = torch.rand(2, 1, 8, 8)
     assert torch.equal(found.predictor(x), model(x))
-    assert (found.dataset, found.eps, found.held_out) == ("digits", 0.15, 200)
+    assert (found.dataset, found.eps) == ("digits", 0.15)
     assert found.image_shape == (1, 8, 8)
     assert found.classes == tuple("0123456789")
 
 
-def test_what_the_checkpoint_says_goes_before_what_the_data_set_is_known_for(model, tmp_path):
+def test_a_checkpoint_s_own_shape_and_classes_go_before_those_of_its_data_set(model, tmp_path):
     model.metadata |= {"dataset": "folder", "image_shape": [1, 16, 12], "classes": ["a", "b"]}
     model.save_pretrained(tmp_path)
     found = resolve(str(tmp_path))
@@ -57,7 +57,7 @@ def own_module(tmp_path, monkeypatch):
     sys.modules.pop("my_models", None)
 
 
-def test_a_function_of_a_module_that_lies_here_gives_a_predictor_in_eval_mode(own_module):
+def test_a_function_of_a_module_in_the_current_folder_gives_a_predictor_in_eval_mode(own_module):
     before = list(sys.path)
     found = resolve("my_models:nano")
     assert isinstance(found.predictor, rd.MDEQ)
@@ -66,7 +66,7 @@ def test_a_function_of_a_module_that_lies_here_gives_a_predictor_in_eval_mode(ow
     assert sys.path == before
 
 
-def test_a_predictor_that_does_not_say_its_budget_is_asked_for_it_only_where_it_is_needed(own_module):
+def test_a_missing_budget_is_an_error_only_where_it_is_needed(own_module):
     found = resolve("my_models:bare")
     assert found.predictor(torch.ones(1, 2, 2)).shape == (1, 4)
     assert found.eps is None
@@ -88,14 +88,14 @@ def test_a_predictor_that_does_not_say_its_budget_is_asked_for_it_only_where_it_
         ("my_models:lost", "my_models:lost: lost failed (CheckpointError: "),
     ],
 )
-def test_a_function_that_is_none_is_one_sentence(own_module, ckpt, message):
+def test_a_function_that_gives_no_predictor_is_one_sentence(own_module, ckpt, message):
     with pytest.raises(rd.CheckpointError) as caught:
         resolve(ckpt)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_a_module_that_fails_is_one_sentence(tmp_path, monkeypatch):
+def test_a_module_that_cannot_be_imported_is_one_sentence(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "bad_models.py").write_text("1 / 0\n")
     with pytest.raises(rd.CheckpointError, match=r"^bad_models:a: cannot import bad_models \(ZeroDivisionError: "):
@@ -115,7 +115,7 @@ def test_a_module_that_fails_is_one_sentence(tmp_path, monkeypatch):
         ("digits", "metadata must be a dictionary, got 'digits'"),
     ],
 )
-def test_metadata_that_cannot_be_meant_are_one_sentence(own_module, tmp_path, metadata, message):
+def test_wrong_metadata_are_one_sentence(own_module, tmp_path, metadata, message):
     body = f"def made():\n    def logits(x):\n        return x\n    logits.metadata = {metadata!r}\n    return logits\n"
     (tmp_path / f"{own_module}.py").write_text(body)
     with pytest.raises(rd.CheckpointError, match=message) as caught:
@@ -123,7 +123,7 @@ def test_metadata_that_cannot_be_meant_are_one_sentence(own_module, tmp_path, me
     assert str(caught.value).startswith("my_models:made: ")
 
 
-def test_the_folder_of_a_training_run_is_answered_with_its_best(model, tmp_path):
+def test_the_folder_of_a_training_run_is_answered_with_its_best_checkpoint(model, tmp_path):
     model.save_pretrained(tmp_path / "run" / "best")
     with pytest.raises(rd.CheckpointError, match=r"did you mean .*run/best"):
         resolve(str(tmp_path / "run"))
@@ -136,6 +136,6 @@ def test_a_mistyped_folder_is_answered_with_the_one_beside_it(model, tmp_path, m
         resolve("runs/digit")
 
 
-def test_nothing_like_it_says_what_a_checkpoint_is(tmp_path):
+def test_a_name_unlike_any_checkpoint_is_answered_with_what_a_checkpoint_is(tmp_path):
     with pytest.raises(rd.CheckpointError, match=r"expected a folder with config\.json and model\.safetensors"):
         resolve(str(tmp_path / "qqqqqq"))

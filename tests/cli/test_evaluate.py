@@ -10,10 +10,10 @@ from tests.evaluation import predictors
 from tests.evaluation.predictors import small_deq
 
 import robustdeq as rd
-from robustdeq.cli.checkpoints import Checkpoint
-from robustdeq.cli.clock import clock, duration, left
-from robustdeq.cli.deploy import deploy
+from robustdeq.cli.checkpoints import Checkpoint, deploy
+from robustdeq.cli.evaluate import duration
 from robustdeq.cli.main import main
+from robustdeq.cli.parser import verb_parser
 from robustdeq.defences import EarlyState, EntropyReduction
 
 QUICK = ["--limit=6", "--shard-size=3", "--device=cpu"]
@@ -29,7 +29,7 @@ def manifest(out):
 
 
 def test_a_function_s_predictor_is_evaluated_at_its_last_state_and_the_table_shown(tmp_path, capsys):
-    assert run(f"--out={tmp_path}", *QUICK) == 0
+    assert run(f"--out={tmp_path}", *QUICK, "--keep_images") == 0
     output = capsys.readouterr().out
     assert "clean" in output
     assert "pgd-ready" in output
@@ -41,6 +41,10 @@ def test_a_function_s_predictor_is_evaluated_at_its_last_state_and_the_table_sho
         "name": "digits", "split": "test", "images": 6, "limit": 6, "sha256": None,
     }  # fmt: skip
     assert found["threat"] == {"norm": "Linf", "eps": 0.05}
+    assert found["shard_size"] == 3
+    (asked,) = found["asked"]
+    words = f"robustdeq evaluate {SMALL} --out={tmp_path} --limit=6 --shard-size=3 --device=cpu --keep_images"
+    assert (asked["command"], asked["keep_images"]) == (words, True)
 
 
 def test_a_checkpoint_carries_data_and_eps_and_the_flags_reach_the_defence(tmp_path):
@@ -64,7 +68,7 @@ def test_a_checkpoint_carries_data_and_eps_and_the_flags_reach_the_defence(tmp_p
     assert manifest(tmp_path / "out")["threat"]["eps"] == 0.1
 
 
-def test_what_is_deployed():
+def test_a_predictor_is_read_at_state_8_unless_it_is_defended_or_reads_a_state_already():
     model = small_deq()
     assert deploy(model, defence=None, state="final") is model
     assert deploy(model, defence=None, state=None).state == 3
@@ -79,13 +83,8 @@ def test_what_is_deployed():
 @pytest.mark.parametrize(
     ("text", "seconds"), [("90s", 90), ("2h", 7200), ("1h30m", 5400), ("0.5m", 30), ("45", 45), ("1d", 86_400)]
 )
-def test_durations(text, seconds):
+def test_a_time_budget_may_be_written_with_units(text, seconds):
     assert duration(text) == seconds
-
-
-def test_times_that_are_left():
-    assert (clock(3909.6), clock(59.7)) == ("1:05:10", "0:01:00")
-    assert (left(0, 9, 0.1), left(3, 9, 60.0)) == ("", ", 0:02:00 left")
 
 
 @pytest.mark.parametrize(
@@ -107,7 +106,7 @@ def test_times_that_are_left():
         (["--aware"], "the predictor has no defence: add --defence entropy"),
     ],
 )
-def test_a_mistake_is_one_line_and_no_folder(tmp_path, capsys, words, message):
+def test_a_mistake_is_one_line_and_leaves_no_folder(tmp_path, capsys, words, message):
     assert run(f"--out={tmp_path / 'out'}", "--device=cpu", *words) == 1
     error = capsys.readouterr().err.strip()
     assert error.startswith("robustdeq: error: ")
@@ -116,16 +115,20 @@ def test_a_mistake_is_one_line_and_no_folder(tmp_path, capsys, words, message):
     assert not (tmp_path / "out").exists()
 
 
-def test_a_function_has_nothing_to_be_aware_of(tmp_path, capsys):
+def test_a_plain_function_cannot_be_attacked_aware_of_a_defence(tmp_path, capsys):
     assert run(f"--out={tmp_path / 'out'}", "--aware", ckpt="tests.evaluation.predictors:plain_function") == 1
     assert "its own gradient is all there is" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("word", ["--shard-size=3", "--shard_size=3"])
-def test_flags_may_be_spelt_with_dashes_or_underscores(tmp_path, word):
-    assert run(f"--out={tmp_path}", "--limit=6", "--device=cpu", "--batch-size=2", "--keep_images", word) == 0
-    assert (manifest(tmp_path)["shard_size"], manifest(tmp_path)["batch_size"]) == (3, 2)
+def test_flags_may_be_spelt_with_dashes_or_underscores():
+    spellings = (
+        ["--batch-size=2", "--keep_images", "--data_root", "d"],
+        ["--batch_size=2", "--keep-images", "--data-root", "d"],
+    )
+    for words in spellings:
+        found = verb_parser("evaluate").parse_words(["ckpt", "--out=o", *words])
+        assert (found["batch_size"], found["keep_images"], str(found["data_root"])) == (2, True, "d")
 
 
 @pytest.mark.parametrize("dataset", [None, "folder"])
@@ -141,7 +144,7 @@ def test_a_folder_s_images_are_read_as_the_checkpoint_takes_them(tmp_path, monke
     assert manifest(tmp_path / "out")["data"]["images"] == 6
 
 
-def test_what_a_checkpoint_says_of_a_folder_goes_before_its_shape():
+def test_a_checkpoint_s_own_data_options_go_before_its_image_shape():
     options = {"size": [8, 8], "channels": 1}
     own = Checkpoint(name="a", predictor=None, dataset="folder", image_shape=(3, 4, 4), data_options=options)
     assert own.options_for("folder") == options

@@ -58,7 +58,7 @@ def test_json_is_the_model_s_trajectory_on_the_file_s_pixels(capsys, folder, mod
         assert record["notes"] == []
 
 
-def test_the_state_is_a_choice(capsys, folder, model, digits):
+def test_the_state_that_predicts_can_be_chosen(capsys, folder, model, digits):
     for state, logits in (("3", model.trajectory(digits).logits[2, 0]), ("final", model(digits)[0])):
         _, out, _ = predict(capsys, folder, folder / "0.png", "--json", f"--state={state}")
         (record,) = json.loads(out)
@@ -68,7 +68,7 @@ def test_the_state_is_a_choice(capsys, folder, model, digits):
     assert err == "robustdeq: error: the model has states 1 to 8, got --state 9\n"
 
 
-def test_entropy_reduction_within_the_checkpoint_s_budget(capsys, folder, model, digits):
+def test_entropy_reduction_stays_within_the_checkpoint_s_budget(capsys, folder, model, digits):
     defended = rd.EntropyReduction(model, step_size=0.15 / 4, radius=0.15).trajectory(digits)
     _, out, _ = predict(capsys, folder, folder / "0.png", "--json", "--defence=entropy")
     (record,) = json.loads(out)
@@ -86,7 +86,7 @@ def test_one_bad_file_does_not_stop_the_others(capsys, folder, digits):
     assert all(line.startswith("robustdeq: error: ") for line in err.splitlines())
 
 
-def test_the_table_says_what_was_done_to_a_file(capsys, folder, digits):
+def test_the_table_shows_what_was_done_to_a_file(capsys, folder, digits):
     Image.new("RGB", (30, 20), "red").save(folder / "big.png")
     code, out, _ = predict(capsys, folder, folder / "big.png")
     assert code == 0
@@ -112,7 +112,7 @@ def test_a_model_whose_pass_is_not_finite_gives_valid_json_and_no_class(capsys, 
     assert "not finite" in capsys.readouterr().out
 
 
-def test_a_model_without_states_answers_too(capsys, folder, digits):
+def test_a_model_without_states_predicts_too(capsys, folder, digits):
     torch.manual_seed(0)
     model = rd.create_model("resnet-tiny", in_channels=1).eval()
     model.metadata = {"dataset": "digits", "eps": 0.15}
@@ -204,7 +204,7 @@ def test_a_model_that_does_not_give_logits_is_one_line(own, function, message):
     assert len(err.splitlines()) == 1
 
 
-def test_an_own_error_can_be_looked_into(own, monkeypatch):
+def test_the_traceback_of_an_error_can_be_asked_for(own, monkeypatch):
     monkeypatch.setenv("ROBUSTDEQ_TRACEBACK", "1")
     with pytest.raises(rd.CheckpointError) as caught:
         own("Broken", "0.png")
@@ -217,7 +217,7 @@ def test_a_method_called_trajectory_does_not_make_a_deq(own):
     assert "converged" not in json.loads(out)[0]
 
 
-def test_names_with_brackets_are_shown_as_they_are(own, folder):
+def test_names_with_brackets_are_not_taken_for_markup(own, folder):
     (folder / "[bold]a:smile:.png").write_bytes((folder / "0.png").read_bytes())
     code, out, _ = own("named", "[bold]a:smile:.png")
     assert code == 0
@@ -225,7 +225,7 @@ def test_names_with_brackets_are_shown_as_they_are(own, folder):
     assert re.search(r"\[\d+\]", out)  # the class
 
 
-def test_a_file_that_the_system_refuses_does_not_stop_the_others(own):
+def test_a_file_that_the_system_cannot_open_does_not_stop_the_others(own):
     long = "x" * 300 + ".png"
     code, out, err = own("Net", long, "0.png", "--json")
     assert code == 1

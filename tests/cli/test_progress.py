@@ -1,4 +1,4 @@
-"""How far a command is: a bar on a terminal, lines in a log."""
+"""The progress of a command: a bar or a spinner on a terminal, lines in a log."""
 
 import io
 import time
@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from robustdeq.cli import progress
-from robustdeq.cli.progress import counting, saying, sharing
+from robustdeq.cli.progress import counting, left, saying
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def lines(console):
     return console.file.getvalue().splitlines()
 
 
-def test_a_log_has_a_line_now_and_then_with_the_newest_words_and_where_it_ended(clock):
+def test_a_log_has_a_line_now_and_then_and_one_at_the_end(clock):
     console = log()
     with counting(console) as count:
         for step in range(101):
@@ -52,7 +52,7 @@ def test_a_long_command_does_not_fill_its_log(clock):
     assert lines(console)[-1] == "24:00:00  86,390 of 86,400  attack"
 
 
-def test_a_command_that_is_long_at_one_thing_says_at_what(monkeypatch):
+def test_a_step_that_takes_long_is_named_while_it_runs(monkeypatch):
     monkeypatch.setattr(progress, "FIRST", 0.05)
     console = log()
     with saying(console) as say:
@@ -63,7 +63,7 @@ def test_a_command_that_is_long_at_one_thing_says_at_what(monkeypatch):
     assert lines(console) == ["0:00:00  reading the results"]
 
 
-def test_a_short_command_says_nothing(clock):
+def test_a_short_command_prints_no_progress(clock):
     console = log()
     with saying(console) as say:
         say("reading")
@@ -72,7 +72,7 @@ def test_a_short_command_says_nothing(clock):
     assert lines(console) == []
 
 
-def test_words_are_in_the_log_before_an_error_ends_the_command(clock):
+def test_the_last_words_are_printed_before_an_error_ends_the_command(clock):
     console = log()
 
     def command():
@@ -87,7 +87,7 @@ def test_words_are_in_the_log_before_an_error_ends_the_command(clock):
     assert lines(console) == ["0:00:03  one", "0:00:03  two"]
 
 
-def test_other_processes_than_the_first_are_silent(clock):
+def test_a_quiet_console_prints_no_progress(clock):
     console = Console(file=io.StringIO(), quiet=True)
     with counting(console) as count:
         clock[0] += 10
@@ -95,31 +95,22 @@ def test_other_processes_than_the_first_are_silent(clock):
     assert lines(console) == []
 
 
-def test_a_log_says_of_what_is_done_side_by_side_how_far_each_is_and_what_is_left(clock):
+def test_words_that_are_taken_back_are_not_printed(clock):
     console = log()
-    with sharing(console) as share:
-        for second in range(40):
-            share({"train [a]": 0.5 + second / 100, "train b": second / 50})  # half of a was done by an earlier command
-            clock[0] += 1
-        share({})
-    assert lines(console) == [
-        "0:00:02  train [a]: 52%, 0:00:48 left; train b: 4%, 0:00:48 left",
-        "0:00:32  train [a]: 82%, 0:00:18 left; train b: 64%, 0:00:18 left",
-    ]
+    with saying(console) as say:
+        clock[0] += 3
+        say("one")
+        say("two")
+        say("")
+    assert lines(console) == ["0:00:03  one"]
 
 
-def test_a_terminal_has_a_bar_for_each_of_what_is_done_side_by_side():
-    console = Console(file=io.StringIO(), force_terminal=True, width=120)
-    with sharing(console) as share:
-        share({"train [a]": 0.5, "train b": 0.25})
-        share({"train b": 0.75})
-    last = console.file.getvalue().splitlines()[-2]
-    assert "train [a]" in console.file.getvalue()
-    assert "train b" in last
-    assert "75 %" in last
+def test_the_time_left_follows_from_what_is_done():
+    assert (left(0, 9, 0.1), left(3, 9, 60.0), left(0.25, 1.0, 10.0)) == ("", ", 0:02:00 left", ", 0:00:30 left")
+    assert (progress.clock(3909.6), progress.clock(59.7)) == ("1:05:10", "0:01:00")
 
 
-def test_a_terminal_has_a_bar():
+def test_a_terminal_shows_a_bar():
     console = Console(file=io.StringIO(), force_terminal=True, width=120)
     with counting(console) as count:
         count("loss 0.5", 3, 10)
@@ -128,7 +119,7 @@ def test_a_terminal_has_a_bar():
     assert "3/10" in shown
 
 
-def test_a_terminal_has_a_spinner_for_words():
+def test_a_terminal_shows_a_spinner_with_the_words():
     console = Console(file=io.StringIO(), force_terminal=True, width=120)
     with saying(console) as say:
         say("measuring f")

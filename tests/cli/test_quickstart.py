@@ -1,4 +1,4 @@
-"""`robustdeq quickstart`: the commands it runs, and on a machine with time the whole of it."""
+"""`robustdeq quickstart`: the commands it runs; in slow tests, the whole of it."""
 
 import io
 import os
@@ -6,8 +6,10 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -15,7 +17,8 @@ from rich.measure import Measurement
 from tests.report.results import two_attacks
 
 from robustdeq.cli import progress, quickstart
-from robustdeq.cli.main import build_parser, main
+from robustdeq.cli.main import main
+from robustdeq.cli.parser import verb_parser
 from robustdeq.recipes import load_recipe
 from robustdeq.report import find_sources, make_tables
 from robustdeq.report.tables.table import Cell
@@ -23,24 +26,24 @@ from robustdeq.training.logs import read_log
 
 
 def steps(out):
-    return [step for name, recipe in quickstart.ARMS.items() for step in quickstart._arm(name, recipe, Path(out))]
+    return [step for name in quickstart.ARMS for step in quickstart._arm(name, Path(out))]
 
 
 def test_it_runs_the_commands_that_a_user_would_type(tmp_path):
-    found = [build_parser().parse_args(step.words, defaults=False) for step in steps(tmp_path)]
-    assert [words.verb for words in found] == ["train", "evaluate", "train", "evaluate", "evaluate"]
-    grids = [words.evaluate for words in found if words.verb == "evaluate"]
+    words = [step.words for step in steps(tmp_path)]
+    assert [verb for verb, *_ in words] == ["train", "evaluate", "train", "evaluate", "evaluate"]
+    options = [verb_parser(verb).parse_words(rest) for verb, *rest in words]
     suite = str(tmp_path / "suite.yaml")
-    assert [(g.suite, g.limit, g.defence) for g in grids] == [
+    assert [(found["suite"], found["limit"], found["defence"]) for found in options if "suite" in found] == [
         (suite, 50, "entropy"),
         (suite, 50, "entropy"),
         ("audit-reduced", 10, "entropy"),
     ]
-    first, second = (load_recipe(words.train.recipe).objective for words in found if words.verb == "train")
+    first, second = (load_recipe(found["recipe"]).objective for found in options if "recipe" in found)
     assert (first.kind, first.states, second.kind, second.states) == ("trades", "final", "trades", "random")
 
 
-def test_progress_is_read_off_what_a_command_has_written(tmp_path):
+def test_progress_is_read_from_what_a_command_has_written(tmp_path):
     train, grid = steps(tmp_path)[:2]
     assert (train.share(), grid.share()) == (0.0, 0.0)
     train.out.mkdir(parents=True)
@@ -54,7 +57,7 @@ def test_progress_is_read_off_what_a_command_has_written(tmp_path):
     assert grid.share() == 1.0
 
 
-def test_the_table_is_the_report_s_first(tmp_path):
+def test_the_table_shown_is_the_first_of_the_report_and_fits_a_terminal(tmp_path):
     two_attacks(tmp_path / "s", defended=True)
     table = next(t for t in make_tables(find_sources([tmp_path])) if t.name == "table-1")
     shown = io.StringIO()
@@ -69,8 +72,21 @@ def test_the_table_is_the_report_s_first(tmp_path):
     assert measured.maximum <= quickstart.WIDTH
 
 
-def test_a_step_that_fails_is_named_with_its_log(tmp_path, monkeypatch, capsys):
+@pytest.fixture
+def in_this_process(monkeypatch):
+    """Steps run in this process: `start` returns when the command has ended."""
+
+    def start(step):
+        step.log.parent.mkdir(parents=True, exist_ok=True)
+        with open(step.log, "w") as log, redirect_stdout(log), redirect_stderr(log):
+            step.process = SimpleNamespace(exitcode=main(step.words), terminate=lambda: None, join=lambda: None)
+
+    monkeypatch.setattr(quickstart.Step, "start", start)
+
+
+def test_a_step_that_fails_is_named_with_its_log(tmp_path, monkeypatch, capsys, in_this_process):
     monkeypatch.setattr(quickstart, "ARMS", {"trades": "no-such-recipe"})
+    monkeypatch.setattr(quickstart, "POLL", 0)
     assert main(["quickstart", "--out", str(tmp_path)]) == 1
     error = capsys.readouterr().err
     assert "train trades failed" in error
@@ -78,15 +94,15 @@ def test_a_step_that_fails_is_named_with_its_log(tmp_path, monkeypatch, capsys):
 
 
 class Working:
-    """A command that is done after some looks at it."""
+    """A process that ends after it has been looked at some times."""
 
     def __init__(self, looks):
         self.looks = looks
 
     @property
     def exitcode(self):
-        self.looks -= 1
-        return None if self.looks else 0
+        self.looks -= 0.5  # each round looks twice
+        return None if self.looks > 0 else 0
 
     def terminate(self):
         raise AssertionError("it has ended")
@@ -94,26 +110,31 @@ class Working:
     join = terminate
 
 
-def test_without_a_terminal_it_says_now_and_then_how_far_it_is(monkeypatch):
+def test_a_log_shows_how_far_each_of_the_steps_side_by_side_is(monkeypatch):
+    def start(step):
+        step.process, step.began, step.before = Working(3), progress.time.monotonic() - 10, 0.5
+
     monkeypatch.setattr(quickstart, "POLL", 0)
-    monkeypatch.setattr(quickstart, "_start", lambda step: Working(3))
-    monkeypatch.setattr(quickstart.Step, "share", lambda step: 0.25)
+    monkeypatch.setattr(quickstart.Step, "start", start)
+    monkeypatch.setattr(quickstart.Step, "share", lambda step: 0.75)
     for name in ("FIRST", "EVERY", "SHARE"):
         monkeypatch.setattr(progress, name, 0.0)
     console = Console(file=io.StringIO(), width=quickstart.WIDTH)
-    queues = [quickstart._arm(name, recipe, Path("q"))[:1] for name, recipe in quickstart.ARMS.items()]
-    assert quickstart._run_all(queues, console) is None
+    assert quickstart._run_all([quickstart._arm(name, Path("q"))[:1] for name in quickstart.ARMS], console) is None
     lines = console.file.getvalue().splitlines()
-    assert lines[0] == "0:00:00  train trades: 25%; train trades-random: 25%"
-    assert lines[-2:] == ["    0 s  train trades", "    0 s  train trades-random"]
+    # half of each was done by an earlier command, a quarter by this one
+    assert lines[0] == "0:00:00  train trades: 75%, 0:00:10 left; train trades-random: 75%, 0:00:10 left"
+    assert lines[-2:] == ["   10 s  train trades", "   10 s  train trades-random"]
 
 
 @pytest.mark.long
-# `timeout` reaches the whole group: the commands get SIGTERM from it, and again from us or for the want of us
+# `timeout` signals the whole process group: the commands get SIGTERM from it, and again from the quickstart
 @pytest.mark.parametrize(("number", "whole_group"), [(signal.SIGINT, False), (signal.SIGTERM, True)])
-def test_interrupted_it_ends_its_commands(tmp_path, number, whole_group):
+def test_an_interrupt_ends_the_commands_and_they_save(tmp_path, number, whole_group):
     command = [sys.executable, "-m", "robustdeq.cli.main", "quickstart", "--out", str(tmp_path)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+    )
     states = [tmp_path / name / "state.pt" for name in quickstart.ARMS]  # so short a training saves only when stopped
     deadline = time.monotonic() + 120
     while not all(read_log(tmp_path / name) for name in quickstart.ARMS):  # both have taken a step
@@ -122,14 +143,14 @@ def test_interrupted_it_ends_its_commands(tmp_path, number, whole_group):
     (os.killpg if whole_group else os.kill)(process.pid, number)
     output, _ = process.communicate(timeout=120)
     assert process.returncode == 128 + number
-    assert f"{number.name}: what was done is in {tmp_path}; the same command goes on" in output
+    assert f"{number.name}: what was done is in {tmp_path}; run the same command again to resume" in output
     while not all(state.exists() for state in states):
         assert time.monotonic() < deadline
         time.sleep(0.5)
 
 
 @pytest.mark.slow
-def test_the_whole_of_it_and_the_same_report_again(tmp_path, capsys):
+def test_the_whole_quickstart_and_the_same_report_again(tmp_path, capsys):
     out = tmp_path / "quick"
     assert main(["quickstart", "--out", str(out)]) == 0
     text = capsys.readouterr().out

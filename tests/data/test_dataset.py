@@ -6,7 +6,7 @@ import torch
 from PIL import Image
 
 from robustdeq.data import DataNotFoundError, Dataset, Images, load_dataset
-from tests.data.official import FOLDER, REAL, fake_files, needs_cifar10, write_folder
+from tests.data.official import FOLDER, fake_files, write_folder
 
 
 def images(n=2, shape=(1, 4, 4), classes=("a", "b")):
@@ -39,17 +39,6 @@ def test_a_folder_takes_its_own_options(tmp_path):
     data = load_dataset("folder", str(tmp_path), size=8, channels=1, held_out=2)
     assert data.image_shape == (1, 8, 8)
     assert [len(data.train), len(data.validation), len(data.test)] == [2, 2, 4]
-
-
-@needs_cifar10
-def test_a_thousand_real_images_are_held_out_and_no_part_contains_another():
-    data = load_dataset("cifar10", REAL)
-    assert len(data.validation) == 1000
-    train, validation, test = (
-        {p.tobytes() for p in part.pixels.numpy()} for part in (data.train, data.validation, data.test)
-    )
-    assert not test & train
-    assert not test & validation
 
 
 def test_missing_data_are_reported_by_the_loader(tmp_path):
@@ -85,11 +74,3 @@ def test_parts_that_do_not_fit_together_are_refused(other):
 
 def test_an_empty_validation_part_is_allowed():
     assert len(Dataset(name="x", train=images(), validation=images(0), test=images()).validation) == 0
-
-
-def test_to_moves_every_part():
-    data = Dataset(name="x", train=images(), validation=images(), test=images())
-    moved = data.to(torch.device("cpu"))
-    assert {moved.train.pixels.device, moved.validation.labels.device, moved.test.pixels.device} == {
-        torch.device("cpu")
-    }

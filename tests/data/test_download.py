@@ -117,7 +117,7 @@ def test_a_damaged_file_is_replaced(tmp_path, plain_server):
 
 
 def test_a_broken_connection_keeps_what_arrived_and_the_next_call_fetches_the_rest(tmp_path, serve):
-    with pytest.raises(DownloadError, match=rf"ended after 700 of {len(CONTENT):,} bytes.*Run it again to go on"):
+    with pytest.raises(DownloadError, match=rf"ended after 700 of {len(CONTENT):,} bytes.*Run it again to resume"):
         get(tmp_path, serve(ranged(send=700)))
     assert [p.name for p in tmp_path.iterdir()] == [PART]
     assert (tmp_path / PART).read_bytes() == CONTENT[:700]
@@ -182,9 +182,9 @@ def test_progress_counts_what_was_there_before(tmp_path, serve):
     assert calls[-1] == (len(CONTENT), len(CONTENT))
 
 
-def test_progress_is_a_line_on_stderr_unless_told_otherwise(tmp_path, plain_server, capsys):
+def test_progress_is_a_bar_on_stderr_by_default(tmp_path, plain_server, capsys):
     get(tmp_path, plain_server, progress=None)
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.startswith(f"\r{ARCHIVE}: 0.1 of 0.1 MB")
-    assert err.endswith("\n")
+    assert ARCHIVE in err
+    assert "100" in err or "kB" in err

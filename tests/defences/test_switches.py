@@ -131,7 +131,7 @@ def test_an_early_state_neither_pays_for_an_intervention_after_it_nor_is_differe
     early = rd.EarlyState(rd.EntropyReduction(model, every=2, steps=2, step_size=0.1, radius=0.2, **switches), state=8)
     assert len(early.walk(x, steps=early.steps_read).purification.inputs) == 3
     slopes = []
-    for logits_of in (early, rd.Estimate(early, state=8, view="bpda", values="deployed")):
+    for logits_of in (early, rd.oracles.Estimate(early, state=8, view="bpda", values="deployed")):
         point = x.clone().requires_grad_()
         slopes += torch.autograd.grad(logits_of(point)[:, 0].sum(), point)
     assert_close(*slopes, rtol=0, atol=1e-12)

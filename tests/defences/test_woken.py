@@ -51,7 +51,7 @@ def test_the_shared_inverse_of_a_restarted_pass_counts_from_its_segment():
     gradients = []
     for state in (None, 7, 8):
         point = x.clone().requires_grad_()
-        oracle = rd.Estimate(defended, gradient=rd.SharedInverse(), state=state, view="aware")
+        oracle = rd.oracles.Estimate(defended, gradient=rd.SharedInverse(), state=state, view="aware")
         gradients.append(torch.autograd.grad(oracle(point)[:, 0].sum(), point)[0])
     for i, step in enumerate(lowest.tolist()):
         torch.testing.assert_close(gradients[0][i], gradients[step - 6][i], rtol=1e-9, atol=1e-12)

@@ -13,7 +13,7 @@ def test_the_state_is_the_most_accurate_one_under_the_ready_made_attack():
     y = model(x).argmax(1)
     threat = rd.Linf(0.2)
     attack = rd.PGD(threat, steps=10, step_size=0.05, seed=3)
-    attacked = attack(rd.Estimate(model, gradient=rd.Phantom(9, 0.5)), x, y).images
+    attacked = attack(rd.oracles.Estimate(model, gradient=rd.Phantom(9, 0.5)), x, y).images
     for predictor in (model, rd.EntropyReduction(model, every=2, steps=2, direction="sign")):
         correct = (predictor.trajectory(attacked).logits.argmax(-1) == y).sum(1)
         chosen = select_state(predictor, x, y, threat=threat, seed=3, batch_size=11)

@@ -30,9 +30,9 @@ def logits_by(name, case, x):
     """Logits whose gradient in x is the named one."""
     model = case.model()
     if name == "readymade_1p9":
-        return rd.Estimate(model, gradient=rd.Phantom(9, 0.5))(x)
+        return rd.oracles.Estimate(model, gradient=rd.Phantom(9, 0.5))(x)
     if name == "exact_implicit":
-        return rd.Estimate(model, gradient=rd.Implicit())(x)
+        return rd.oracles.Estimate(model, gradient=rd.Implicit())(x)
     i, steps, damping = unrolled_state(name)
     return rd.UnrolledState(model, state=i, steps=steps, damping=damping, form="released")(x)
 

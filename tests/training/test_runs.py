@@ -9,7 +9,7 @@ import torch
 
 import robustdeq as rd
 from robustdeq.host.files import InUseError, held
-from robustdeq.training.checkpoint import TrainingState, completed, difference, load_state, record_start, save_state
+from robustdeq.training.checkpoint import TrainingState, completed, load_state, record_start, save_state
 from robustdeq.training.logs import Log, read_log
 from robustdeq.training.trainer import Trainer
 from tests.training.runs import assert_same_run, config, stored_step
@@ -94,14 +94,6 @@ def test_other_training_images_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("robustdeq.data.Images.digest", lambda self: "another")
     with pytest.raises(ValueError, match=r"other images .*another --out"):
         train(tmp_path, {"schedule": {"max_steps": 3}})
-
-
-def test_the_difference_of_configurations_names_nested_fields():
-    assert difference({"a": {"b": 1, "c": 2}, "d": 3}, {"a": {"b": 1, "c": 4}, "e": None}) == [
-        "a.c: 2 in the run, 4 asked for",
-        "d: 3 in the run, nothing asked for",
-        "e: nothing in the run, None asked for",
-    ]
 
 
 def test_a_field_that_came_later_was_at_its_default():

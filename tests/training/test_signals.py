@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-import robustdeq.training.signals as signals_module
-from robustdeq.training.signals import StopSignals
+import robustdeq.host.interrupts as signals_module
+from robustdeq.host.interrupts import StopSignals
 from tests.training.runs import TORCHRUN, assert_same_run, finish, start, stored_step, wait_for, words
 
 

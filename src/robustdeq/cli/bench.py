@@ -11,15 +11,6 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from robustdeq.cli.benchmarks.core import core
-from robustdeq.cli.benchmarks.defence import defence
-from robustdeq.cli.benchmarks.evaluate import evaluate
-from robustdeq.cli.benchmarks.train import train
-from robustdeq.cli.places import make_room
-from robustdeq.cli.progress import saying
-from robustdeq.host.provenance import provenance
-
-SUBJECTS = {"core": core, "defence": defence}
 Subject = Literal["core", "train", "defence", "evaluate"]
 MODELS = "mdeq-large,mdeq-tiny"
 
@@ -50,6 +41,14 @@ def run(
         data_root: Where the data of the checkpoints are (evaluate).
         json_file: Write the records here as JSON.
     """
+    from robustdeq.cli.benchmarks.core import core  # these need torch, which `robustdeq bench --help` does not wait for
+    from robustdeq.cli.benchmarks.defence import defence
+    from robustdeq.cli.benchmarks.evaluate import evaluate
+    from robustdeq.cli.benchmarks.train import train
+    from robustdeq.cli.places import make_room
+    from robustdeq.cli.progress import saying
+    from robustdeq.host.provenance import provenance
+
     if rounds < 1 or images < 1 or (batch is not None and batch < 1):
         raise ValueError(f"rounds, images and batch must be at least 1, got {rounds}, {images} and {batch}")
     if compile and subject != "train":
@@ -66,7 +65,7 @@ def run(
         elif subject == "train":
             records = train((models or MODELS).split(","), batch, rounds, say, compiled=compile)
         else:
-            records = SUBJECTS[subject]((models or MODELS).split(","), batch, rounds, say)
+            records = {"core": core, "defence": defence}[subject]((models or MODELS).split(","), batch, rounds, say)
     console.print(_table(records))
     for r in records:
         if "macs_speedup" in r:

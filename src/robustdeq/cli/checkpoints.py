@@ -1,8 +1,7 @@
-"""CKPT on the command line: a folder, a shipped checkpoint, or a function that returns a predictor."""
+"""The predictor that a command runs: what CKPT names, behind --defence, read at --state."""
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import inspect
 import operator
@@ -18,12 +17,14 @@ from typing import Any
 from torch import nn
 
 from robustdeq.data.cifar10 import CLASSES
+from robustdeq.defences import EarlyState, EntropyReduction
 from robustdeq.evaluation.run.fingerprint import NotLogitsError, checked_logits
+from robustdeq.evaluation.suites.subject import Subject
+from robustdeq.host.suggestions import did_you_mean
 from robustdeq.models import CheckpointError, load
+from robustdeq.models.predictor import DynamicPredictor
 from robustdeq.models.pretrained import shipped
 from robustdeq.threat import number
-
-HELP = "a checkpoint folder, a shipped checkpoint's name, or package.module:function that returns a predictor"
 
 _FUNCTION = re.compile(r"(?P<module>[A-Za-z_]\w*(\.[A-Za-z_]\w*)*):(?P<function>[A-Za-z_]\w*(\.[A-Za-z_]\w*)*)")
 
@@ -31,6 +32,7 @@ _KNOWN_IMAGES: dict[str, tuple[tuple[int, int, int], tuple[str, ...]]] = {
     "cifar10": ((3, 32, 32), CLASSES),
     "digits": ((1, 8, 8), tuple("0123456789")),
 }
+"""Image shape and classes of the data sets that are always the same."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -40,22 +42,20 @@ class Checkpoint:
     name: str
     """CKPT as it was given."""
     predictor: Any
-    """Pixels to logits; one with states has `trajectory(x)` too."""
+    """Maps pixels to logits; one with states has `trajectory(x)` too."""
     dataset: str | None = None
     """cifar10, digits or folder."""
     eps: float | None = None
-    """The L-infinity budget it was trained for."""
+    """L-infinity budget that it was trained for."""
     image_shape: tuple[int, int, int] | None = None
     """(C, H, W)."""
     classes: tuple[str, ...] | None = None
-    """What label k means is classes[k]."""
-    held_out: int | None = None
-    """Images of the training set that were kept for validation."""
+    """Name of each label."""
     data_options: dict[str, Any] = field(default_factory=dict)
     """Options of the data set."""
 
     def required(self, what: str) -> Any:
-        """A field that must be known; where it is not, how to make it known."""
+        """The value of a field; if it is not known, an error says how to make it known."""
         value = getattr(self, what)
         if value is None:
             raise CheckpointError(
@@ -65,7 +65,7 @@ class Checkpoint:
         return value
 
     def options_for(self, dataset: str) -> dict[str, Any]:
-        """Options of a data set: its own, and of a folder the size and channels that the predictor takes."""
+        """Options to load a data set with; a folder's images are read at the size that the predictor takes."""
         options = dict(self.data_options) if dataset == self.dataset else {}
         if dataset == "folder" and self.image_shape is not None:
             channels, *size = self.image_shape
@@ -73,7 +73,7 @@ class Checkpoint:
         return options
 
     def check_logits(self, logits: Any, images: int) -> None:
-        """Refuse what the predictor answered to so many images if it is not one logit for each class."""
+        """Refuse an answer that does not consist of one logit per image and class."""
         try:
             checked_logits(logits, images)
         except NotLogitsError as error:
@@ -87,7 +87,7 @@ class Checkpoint:
 
 @contextmanager
 def blaming(ckpt: str, what: str) -> Iterator[None]:
-    """Whatever goes wrong in a user's own code is one line that names CKPT."""
+    """An error in a user's own code becomes one line that names CKPT."""
     try:
         yield
     except (Exception, SystemExit) as error:
@@ -96,25 +96,64 @@ def blaming(ckpt: str, what: str) -> Iterator[None]:
 
 
 def resolve(ckpt: str) -> Checkpoint:
-    """The predictor that CKPT names, and its data set and budget.
+    """The predictor that CKPT names, its data set and its budget.
 
-    A folder's config.json says them; the predictor that a function returns, in an attribute `metadata` of the same
-    keys (its own, or that of the model inside it).
+    A folder's config.json says them. A predictor that a function returns says them in an attribute `metadata` with the
+    same keys, its own or that of the model inside it.
     """
     match = _FUNCTION.fullmatch(ckpt)
     if match and not Path(ckpt).exists():
         predictor = _call(ckpt, match["module"], match["function"])
     else:
         predictor = _load(ckpt)
-    return _describe(ckpt, predictor)
+    owners = (predictor, getattr(predictor, "base", None))
+    metadata: Any = next((found for owner in owners if (found := getattr(owner, "metadata", None))), {})
+    return _describe(ckpt, predictor, _mapping(ckpt, "metadata", metadata))
+
+
+def defence_settings(defence: str, given: dict[str, Any]) -> dict[str, Any] | None:
+    """The settings that the flags --defence.* give; None without a defence, where such flags are a mistake."""
+    if defence == "entropy":
+        return dict(given)
+    if given:
+        flags = " and ".join(f"--defence.{name}" for name in given)
+        raise ValueError(f"without a defence {flags} would change nothing: add --defence entropy, or drop {flags}")
+    return None
 
 
 def defence_budget(eps: float | None) -> dict[str, Any]:
-    """Radius and step of the entropy reduction: the budget eps and a quarter of it, as 8/255 and 2/255 are.
-
-    A predictor that does not say its eps has the defaults.
-    """
+    """Radius and step size of the entropy reduction: eps and a quarter of it; the defaults if eps is not known."""
     return {} if eps is None else {"radius": eps, "step_size": eps / 4}
+
+
+def deploy(predictor: Any, *, defence: dict[str, Any] | None, state: str | None) -> Any:
+    """The predictor behind a defence with these settings (None: no defence), read at a state (1..N or "final").
+
+    Without a state, a predictor that is defended or reads an early state already stays as it is. Others are read at
+    z^[8], or at the solver's last state if it has fewer.
+    """
+    if not isinstance(predictor, DynamicPredictor):
+        if defence is not None or state not in (None, "final"):
+            raise ValueError(
+                f"a {type(predictor).__name__} has no dynamics and no states: --defence entropy and --state are for "
+                "DEQ models"
+            )
+        return predictor
+    early, defended = Subject(predictor).early_state, predictor.defended
+    steps = predictor.base.solver.max_steps
+    if defence is not None:
+        predictor = EntropyReduction(predictor, **defence)
+    if state == "final":
+        if early is not None:
+            raise ValueError(f"the predictor reads state {early} by itself: it has no final state to deploy")
+        return predictor
+    if state is None:
+        return predictor if early is not None or defended else EarlyState(predictor, state=min(8, steps))
+    if not state.isdigit():
+        raise ValueError(f"--state must be a number or 'final', got {state!r}")
+    if not 1 <= int(state) <= steps:
+        raise ValueError(f"the model has states 1 to {steps}, got --state {state}")
+    return EarlyState(predictor, state=int(state))
 
 
 def _load(ckpt: str) -> Any:
@@ -125,35 +164,32 @@ def _load(ckpt: str) -> Any:
             raise CheckpointError(f"{ckpt} is the folder of a training run; did you mean {folder / inside[0]}?")
     known = shipped()
     if not folder.exists() and ckpt not in known:
-        close = difflib.get_close_matches(ckpt, [*known, *_neighbours(folder)], n=3)
-        if close:
-            raise CheckpointError(f"no checkpoint {ckpt}; did you mean {' or '.join(close)}?")
+        beside = [p.name for p in folder.parent.glob("[!.]*") if p.is_dir()]
+        names = [*known, *(os.path.join(os.path.dirname(ckpt), name) for name in beside)]
+        if hint := did_you_mean(ckpt, names, ""):
+            raise CheckpointError(f"no checkpoint {ckpt}; {hint}")
     return load(ckpt)
 
 
-def _neighbours(folder: Path) -> list[str]:
-    """Folders beside a missing one, as the user would have written them."""
-    parent = folder.parent
-    if not parent.is_dir():
-        return []
-    beside = [p for p in parent.iterdir() if p.is_dir() and not p.name.startswith(".")]
-    return sorted(os.path.join(os.path.dirname(folder), p.name) for p in beside)
-
-
 def _call(ckpt: str, module: str, function: str) -> Any:
-    with _importing_from_here():
-        owner: Any = _imported(ckpt, module)
+    """The predictor that a function returns; modules of the current folder can be imported, as with `python -m`."""
+    here = os.getcwd()
+    sys.path.insert(0, here)
+    importlib.invalidate_caches()
+    try:
+        owner = _imported(ckpt, module)
         for part in function.split("."):
             if not hasattr(owner, part):
-                close = difflib.get_close_matches(part, dir(owner), n=1)
-                hint = f"; did you mean {close[0]}?" if close else ""
-                raise CheckpointError(f"{ckpt}: {module} has no {part}{hint}")
+                hint = did_you_mean(part, dir(owner), "is it spelt as there?")
+                raise CheckpointError(f"{ckpt}: {module} has no {part}; {hint}")
             owner = getattr(owner, part)
         if not callable(owner):
             raise CheckpointError(f"{ckpt} is a {type(owner).__name__}; expected a function that returns a predictor")
         _check_needs_nothing(ckpt, owner)
         with blaming(ckpt, f"{function} failed"):
             predictor = owner()
+    finally:
+        sys.path.remove(here)
     if isinstance(predictor, type) or not callable(predictor):
         raise CheckpointError(
             f"{ckpt} returned a {type(predictor).__name__}; expected a predictor: a DEQ, or a callable from pixels in "
@@ -177,37 +213,24 @@ def _check_needs_nothing(ckpt: str, function: Any) -> None:
     """Refuse a function that cannot be called without arguments."""
     try:
         parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # one that is not written in Python may not say
+    except (TypeError, ValueError):  # a function that is not written in Python may have no signature
         return
-    plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    needed = [p.name for p in parameters if p.kind in plain and p.default is p.empty]
+    needed = [p.name for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
     if needed:
         raise CheckpointError(
             f"{ckpt} needs {' and '.join(needed)}; expected a function that returns a predictor and needs no argument"
         )
 
 
-@contextmanager
-def _importing_from_here() -> Iterator[None]:
-    """Modules of the current folder can be imported, as with `python -m`."""
-    here = os.getcwd()
-    sys.path.insert(0, here)
-    importlib.invalidate_caches()
-    try:
-        yield
-    finally:
-        sys.path.remove(here)
-
-
-def _describe(ckpt: str, predictor: Any) -> Checkpoint:
-    metadata = _metadata(ckpt, predictor)
-    dataset = metadata.get("dataset")
+def _describe(ckpt: str, predictor: Any, metadata: Mapping[str, Any]) -> Checkpoint:
+    dataset, eps = metadata.get("dataset"), metadata.get("eps")
     shape, classes = _KNOWN_IMAGES.get(str(dataset), (None, None))
     if metadata.get("image_shape") is not None:
         shape = _image_shape(ckpt, metadata["image_shape"])
-    if metadata.get("classes") is not None:
-        classes = _class_names(ckpt, metadata["classes"])
-    eps = metadata.get("eps")
+    if (names := metadata.get("classes")) is not None:
+        if isinstance(names, str) or not isinstance(names, Iterable):
+            raise CheckpointError(f"{ckpt}: classes must be a list of names, got {names!r}")
+        classes = tuple(map(str, names))
     return Checkpoint(
         name=ckpt,
         predictor=predictor,
@@ -215,18 +238,8 @@ def _describe(ckpt: str, predictor: Any) -> Checkpoint:
         eps=None if eps is None else number(eps, f"{ckpt}: eps"),
         image_shape=shape,
         classes=classes,
-        held_out=metadata.get("held_out"),
         data_options=dict(_mapping(ckpt, "data_options", metadata.get("data_options") or {})),
     )
-
-
-def _metadata(ckpt: str, predictor: Any) -> Mapping[str, Any]:
-    """The predictor's own, or that of the model at its bottom."""
-    for owner in (predictor, getattr(predictor, "base", None)):
-        metadata = getattr(owner, "metadata", None)
-        if metadata:
-            return _mapping(ckpt, "metadata", metadata)
-    return {}
 
 
 def _mapping(ckpt: str, what: str, value: Any) -> Mapping[str, Any]:
@@ -246,9 +259,3 @@ def _image_shape(ckpt: str, value: Any) -> tuple[int, int, int]:
             f"got {value!r}"
         )
     return channels, height, width
-
-
-def _class_names(ckpt: str, value: Any) -> tuple[str, ...]:
-    if isinstance(value, str) or not isinstance(value, Iterable):
-        raise CheckpointError(f"{ckpt}: classes must be a list of names, got {value!r}")
-    return tuple(map(str, value))

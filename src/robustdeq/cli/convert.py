@@ -7,15 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
-import yaml
-from rich.console import Console
-from safetensors.torch import load_file
-
-from robustdeq.models import compat
-from robustdeq.threat import number
-
 
 def run(
     file: Path,
@@ -28,19 +19,25 @@ def run(
     data: str = "cifar10",
     eps: str = "8/255",
 ) -> None:
-    """Turn weights of the paper's released code into a robustdeq checkpoint.
+    """Convert a checkpoint of the paper's released code into one of robustdeq.
 
     Args:
         file: The released checkpoint: a file of torch.save (nothing in it is executed), .npz or .safetensors.
         out: Folder for the checkpoint (config.json, model.safetensors).
-        config: The released configuration (YAML or JSON). Without it, sizes are read off the weights and the three
-            options below, which leave no trace in weights, are taken as given.
+        config: The released configuration (YAML or JSON). Without it, sizes are read off the weights, and groups,
+            downsample and dropout, which leave no trace in weights, are taken from the flags.
         groups: GroupNorm groups (NUM_GROUPS), if there is no config.
-        downsample: DOWNSAMPLE_TIMES, if there is no config.
-        dropout: DROPOUT, if there is no config.
-        data: The data set that the weights are for, which `evaluate` and `predict` take from the checkpoint.
-        eps: The L-infinity budget they were trained for.
+        downsample: Number of downsamplings (DOWNSAMPLE_TIMES), if there is no config.
+        dropout: Dropout rate (DROPOUT), if there is no config.
+        data: Data set that the weights are for; `evaluate` and `predict` read it from the checkpoint.
+        eps: L-infinity budget that the weights were trained for.
     """
+    import yaml
+    from rich.console import Console
+
+    from robustdeq.models import compat
+    from robustdeq.threat import number
+
     console = Console()
     weights, found = _read(file)
     if config is not None:
@@ -64,7 +61,11 @@ def run(
 
 
 def _read(file: Path) -> tuple[Mapping[str, Any], Mapping[str, Any] | None]:
-    """Weights and, if the file carries one, the configuration."""
+    """The weights and, if the file carries one, the configuration."""
+    import numpy as np
+    import torch
+    from safetensors.torch import load_file
+
     if not file.is_file():
         raise FileNotFoundError(f"no file {file}")
     try:

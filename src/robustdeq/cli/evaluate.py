@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import os
+import re
+import shlex
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from rich.console import Console
-from torch import nn
+if TYPE_CHECKING:
+    import robustdeq.evaluation
 
-from robustdeq.cli.checkpoints import defence_budget, resolve
-from robustdeq.cli.clock import clock, duration
-from robustdeq.cli.deploy import defence_settings, deploy
-from robustdeq.cli.progress import counting
-from robustdeq.evaluation import Interrupted, evaluate
-from robustdeq.evaluation import Progress as Report
-from robustdeq.host.processes import launch
-from robustdeq.threat import L2, Linf, Threat, number
+UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 def run(
-    *,
     ckpt: str,
+    *,
     out: Path,
     suite: str = "quick",
     data: str | None = None,
@@ -42,44 +39,55 @@ def run(
     aware: bool = False,
     union: bool = False,
     budget: str | None = None,
-    keep_images: bool | None = None,
+    keep_images: bool = False,
     sources: list[Path] | None = None,
     seed: int = 0,
     batch_size: int = 100,
     shard_size: int = 500,
     device: str = "auto",
-) -> int:
-    """Attack a predictor by a suite; the same command goes on where an earlier one stopped.
+    command: Sequence[str] = (),
+) -> None:
+    """Attack a predictor by a suite; the same command resumes an evaluation that was interrupted.
 
     Args:
-        ckpt: A folder, a shipped checkpoint's name, or package.module:function that returns a predictor.
+        ckpt: A checkpoint folder, a shipped checkpoint's name, or package.module:function that returns a predictor.
         out: Folder of the results.
         suite: quick, grid, autoattack, audit, transfer, paper, table4, settings, or a YAML file of your own.
-        data: cifar10, digits or folder; what the checkpoint was trained on if not given.
-        data_root: Where the data are.
-        limit: Only the first test images.
-        eps: Radius of the attacks, such as 8/255; what the checkpoint was trained for if not given.
-        norm: Linf or L2.
+        data: cifar10, digits or folder; by default what the checkpoint was trained on.
+        data_root: Folder of the data.
+        limit: Attack only the first test images, this many.
+        eps: Radius of the attacks, such as 8/255; by default what the checkpoint was trained for.
+        norm: Norm of the radius.
         defence: Input entropy reduction around the model, or none.
-        defence_variant: The paper's algorithm (if not given) or the released code's.
-        defence_direction: Along what the image moves; this and the next as the variant has them if not given.
-        defence_resolve: Whether the state is solved again with the moved image.
-        defence_history: What becomes of the solver's factors at an intervention.
-        defence_handed_on: The state that a segment hands on.
-        defence_final_input: The image that the final state is unrolled with.
-        defence_every: T_f, solver steps between interventions; 2 if not given.
-        defence_steps: R, inner iterations of an intervention; 10 if not given.
-        state: The state that predicts, 1..N or final; 8 if not given, the solver's last if it has fewer.
+        defence_variant: The paper's algorithm (default) or that of the released code.
+        defence_direction: The image moves along the gradient or its sign; by default as the variant has it.
+        defence_resolve: Whether the state is solved again with the moved image; by default as the variant has it.
+        defence_history: What becomes of the solver's factors at an intervention; by default as the variant has it.
+        defence_handed_on: State that a segment hands to the next; by default as the variant has it.
+        defence_final_input: Image that the final state is unrolled with; by default as the variant has it.
+        defence_every: T_f, the solver steps between interventions; 2 by default.
+        defence_steps: R, the inner iterations of an intervention; 10 by default.
+        state: State that predicts, 1..N or final; by default 8, or the solver's last if it has fewer.
         aware: Also attack with gradients of the defended pass.
-        union: Broken images leave, cheapest attacks first: the union's accuracy, several times faster.
+        union: Skip images that an attack has broken, cheapest attacks first: only the union, several times faster.
         budget: Stop after this time, such as 90s, 30m or 2h.
         keep_images: Store the adversarial images.
-        sources: Other stores whose kept images are shown to this predictor.
-        seed: Of everything random.
-        batch_size: Images attacked at a time: what a kill can lose.
-        shard_size: Images of an item of work, which processes share and files hold.
+        sources: Other stores, whose kept images are shown to this predictor.
+        seed: Seed of everything random.
+        batch_size: Images attacked at a time; a kill loses at most one batch.
+        shard_size: Images per shard, the unit of work that processes share and files hold.
         device: auto, cpu, cuda, mps.
+        command: The words of the command line, which the store keeps.
     """
+    from rich.console import Console
+    from torch import nn
+
+    import robustdeq.evaluation
+    from robustdeq.cli.checkpoints import defence_budget, defence_settings, deploy, resolve
+    from robustdeq.cli.progress import counting
+    from robustdeq.host.processes import launch
+    from robustdeq.threat import L2, Linf, number
+
     seconds = None if budget is None else duration(budget)
     given = {
         "variant": defence_variant,
@@ -99,54 +107,55 @@ def run(
     dataset = checkpoint.dataset if data is None else data
     if dataset is None:
         raise ValueError(f"{ckpt} does not say what data it is for: give --data cifar10, digits or folder")
-    threat = _threat(norm, eps, checkpoint.eps, ckpt)
+    if eps is None and (checkpoint.eps is None or norm == "L2"):
+        raise ValueError(f"{ckpt} does not say for which {norm} radius it is meant: give --eps, such as 8/255")
+    radius = checkpoint.required("eps") if eps is None else number(eps, "--eps")
     fabric = launch(device)
     if isinstance(predictor, nn.Module):
         predictor = predictor.to(fabric.device)
     console = Console(quiet=os.environ.get("RANK", "0") != "0")
-    try:
-        with counting(console) as count:
-
-            def report(now: Report) -> None:
-                count(describe(now), now.done, now.total)
-
-            verdict = evaluate(
-                predictor,
-                dataset,
-                suite,
-                out,
-                threat=threat,
-                seed=seed,
-                batch_size=batch_size,
-                shard_size=shard_size,
-                union=union,
-                budget=seconds,
-                limit=limit,
-                keep_images=keep_images,
-                aware=aware,
-                sources=sources or (),
-                name=ckpt,
-                data_root=data_root,
-                data_options=checkpoint.options_for(dataset),
-                report=report,
-            )
-    except Interrupted as stop:
-        console.print(str(stop), soft_wrap=True, markup=False)
-        return stop.code
+    with counting(console) as count:
+        verdict = robustdeq.evaluation.evaluate(
+            predictor,
+            dataset,
+            suite,
+            out,
+            threat={"Linf": Linf, "L2": L2}[norm](radius),
+            seed=seed,
+            batch_size=batch_size,
+            shard_size=shard_size,
+            union=union,
+            budget=seconds,
+            limit=limit,
+            keep_images=keep_images or None,
+            aware=aware,
+            sources=sources or (),
+            name=ckpt,
+            data_root=data_root,
+            data_options=checkpoint.options_for(dataset),
+            command=shlex.join(["robustdeq", *command]) if command else None,
+            report=lambda now: count(describe(now), now.done, now.total),
+        )
     console.print(verdict.table(), soft_wrap=True, highlight=False, markup=False)
-    return 0
 
 
-def describe(now: Report) -> str:
+def describe(now: robustdeq.evaluation.Progress) -> str:
     """One line of progress."""
+    from robustdeq.cli.progress import clock
+
     left = "" if now.remaining is None else f"  {clock(now.remaining)} left"
     return f"{now.doing}  robust in [{now.robust.low:.1%}, {now.robust.high:.1%}]  {now.rate:.1f} img/s{left}"
 
 
-def _threat(norm: str, eps: str | None, trained_for: float | None, ckpt: str) -> Threat:
-    kind = {"Linf": Linf, "L2": L2}[norm]
-    if eps is not None:
-        return kind(number(eps, "--eps"))
-    if trained_for is None or kind is L2:
-        raise ValueError(f"{ckpt} does not say for which {norm} radius it is meant: give --eps, such as 8/255")
-    return kind(trained_for)
+def duration(text: str) -> float:
+    """Seconds of 90s, 30m, 2h, 1h30m, or a plain number."""
+    parts = re.findall(r"(\d+(?:\.\d+)?)([smhd])", text)
+    if parts and "".join(number + unit for number, unit in parts) == text:
+        return sum(float(number) * UNITS[unit] for number, unit in parts)
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds < math.inf:
+        raise ValueError(f"--budget must be a time such as 90s, 30m, 2h or 1h30m, got {text!r}")
+    return seconds

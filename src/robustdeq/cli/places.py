@@ -1,4 +1,4 @@
-"""Where a command writes: known to be possible before it works for hours."""
+"""Checks that a command can write where it will, before it works for hours."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def check_folder(folder: Path, flag: str) -> None:
-    """Refuse what is no folder and cannot become one, or cannot be written into."""
+    """Refuses a path that is no folder and cannot become one, or that cannot be written into."""
     there = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
     if not there.is_dir():
         raise ValueError(f"{there} is a {'file' if there.exists() else 'broken link'}; {flag} needs a folder")
@@ -16,7 +16,7 @@ def check_folder(folder: Path, flag: str) -> None:
 
 
 def make_room(file: Path, flag: str) -> None:
-    """Refuse what cannot be written as a file; its folder is made."""
+    """Refuses a path that cannot be written as a file; creates its folder."""
     if file.is_dir():
         raise ValueError(f"{file} is a folder; {flag} needs a file")
     if file.exists():

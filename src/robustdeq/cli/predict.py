@@ -1,4 +1,4 @@
-"""`robustdeq predict`: what a model makes of image files."""
+"""`robustdeq predict`: classify image files."""
 
 from __future__ import annotations
 
@@ -6,22 +6,12 @@ import json
 import math
 import sys
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import torch
-from rich import box
-from rich.console import Console
-from rich.table import Table
-from torch import Tensor
+if TYPE_CHECKING:
+    import torch
 
-from robustdeq.cli.checkpoints import Checkpoint, blaming, defence_budget, resolve
-from robustdeq.cli.deploy import deploy
-from robustdeq.cli.progress import saying
-from robustdeq.data import DataError, DataNotFoundError
-from robustdeq.data.photos import Photo, read_photo
-from robustdeq.evaluation.suites.subject import Subject
-from robustdeq.models.predictor import DynamicPredictor, entropy
-from robustdeq.solve import Status
+    import robustdeq.cli.checkpoints
 
 BATCH = 64
 BLOCKS = "▁▂▃▄▅▆▇█"
@@ -37,21 +27,29 @@ def run(
     state: int | Literal["final"] | None = None,
     as_json: bool = False,
 ) -> int:
-    """Classify image files: class, confidence, entropy along the states, converged or not.
+    """Classify image files: class, confidence, entropy along the states, whether the solver converged.
 
-    Of any file the first frame counts, turned as its EXIF orientation says, transparency over white. An image of
-    another size than the model's is resized with antialiasing; one of other proportions gives its largest centred
-    part. What was done to a file stands beside its answer. A file that cannot be read does not stop the others; the
-    exit code is then 1.
+    Of each file the first frame is read, turned as its EXIF orientation says, with transparency over white. An image
+    whose proportions differ from the model's is cut to its largest centred part; one of another size is resized with
+    antialiasing. What was done to a file stands beside its answer. A file that cannot be read does not stop the others;
+    the exit code is then 1.
 
     Args:
-        ckpt: What predicts.
-        image: The files.
-        defence: entropy purifies the input between solver steps (Sec. 3.2), within the checkpoint's own budget eps.
-        state: Predict from head(z^[state]), or from the final unrolled state; as `evaluate` deploys it if not
-            given: state 8, or the solver's last if it has fewer.
-        as_json: Print JSON.
+        ckpt: A checkpoint folder, a shipped checkpoint's name, or package.module:function that returns a predictor.
+        image: Image files.
+        defence: entropy purifies the input between solver steps, within the checkpoint's own budget eps.
+        state: Predict from head(z^[state]), or from the final unrolled state; by default as `evaluate` deploys the
+            model: from state 8, or the solver's last if it has fewer.
+        as_json: Print JSON instead of a table.
     """
+    import torch
+    from rich.console import Console
+
+    from robustdeq.cli.checkpoints import defence_budget, deploy, resolve
+    from robustdeq.cli.progress import saying
+    from robustdeq.data import DataError, DataNotFoundError
+    from robustdeq.data.photos import Photo, read_photo
+
     checkpoint = resolve(ckpt)
     shape = checkpoint.required("image_shape")
     settings = None if defence == "none" else defence_budget(checkpoint.eps)
@@ -78,20 +76,27 @@ def run(
     if as_json:
         print(json.dumps(records, indent=2, allow_nan=False))  # noqa: T201
     elif photos:
-        _show(records)
+        _show([record for record in records if "error" not in record])
     failed = [record["error"] for record in records if "error" in record]
     for message in failed:
         print(f"robustdeq: error: {message}", file=sys.stderr)  # noqa: T201
     return 1 if failed else 0
 
 
-@torch.no_grad()
-def _predict(checkpoint: Checkpoint, predictor: Any, pixels: Tensor) -> list[Record]:
+def _predict(checkpoint: robustdeq.cli.checkpoints.Checkpoint, predictor: Any, pixels: torch.Tensor) -> list[Record]:
+    """The answers to a batch of images (B, C, H, W), uint8."""
+    import torch
+
+    from robustdeq.cli.checkpoints import blaming
+    from robustdeq.evaluation.suites.subject import Subject
+    from robustdeq.models.predictor import DynamicPredictor, entropy
+    from robustdeq.solve import Status
+
     subject = Subject(predictor)
     x = pixels.to(subject.device, subject.dtype) / 255
-    with blaming(checkpoint.name, f"the prediction failed on images {tuple(x.shape)}"):
+    with torch.no_grad(), blaming(checkpoint.name, f"the prediction failed on images {tuple(x.shape)}"):
         trajectory = predictor.trajectory(x) if isinstance(predictor, DynamicPredictor) else None
-        logits = predictor(x)
+        logits = predictor(x) if trajectory is None else trajectory.deployed
     checkpoint.check_logits(logits, len(x))
     answers = []
     for i, row in enumerate(logits):
@@ -111,43 +116,41 @@ def _predict(checkpoint: Checkpoint, predictor: Any, pixels: Tensor) -> list[Rec
     return answers
 
 
-def _answer(logits: Tensor, classes: tuple[str, ...] | None) -> Record:
+def _answer(logits: torch.Tensor, classes: tuple[str, ...] | None) -> Record:
+    """Class and confidence of one image's logits (C,); no class if they are not finite."""
     if not bool(logits.isfinite().all()):
         return {"class": None, "label": None, "confidence": None}
     label = int(logits.argmax())
     name = str(label) if classes is None else classes[label]
-    confidence = float(logits.softmax(0)[label])
-    return {"class": name, "label": label, "confidence": confidence}
+    return {"class": name, "label": label, "confidence": float(logits.softmax(0)[label])}
 
 
-def _numbers(values: Tensor) -> list[float | None]:
-    """JSON has no NaN."""
+def _numbers(values: torch.Tensor) -> list[float | None]:
+    """Values for JSON, which has no NaN."""
     return [value if math.isfinite(value) else None for value in values.tolist()]
 
 
-def _show(records: list[Record]) -> None:
-    # names of files and classes are not markup
-    console = Console(width=None if sys.stdout.isatty() else 140, markup=False, emoji=False)
-    answered = [r for r in records if "error" not in r]
+def _show(answered: list[Record]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
     traced = any("converged" in r for r in answered)
+    noted = any(r["notes"] for r in answered)
     table = Table("file", "class", box=box.SIMPLE)
     table.add_column("confidence", justify="right")
-    for column in ("entropy in nats", "converged") if traced else ():
+    for column in ["entropy in nats", "converged"] * traced + ["done to the file"] * noted:
         table.add_column(column)
-    noted = any(r["notes"] for r in answered)
-    if noted:
-        table.add_column("done to the file")
     for r in answered:
-        certain = "-" if r["confidence"] is None else f"{r['confidence']:.1%}"
-        cells = [r["file"], r["class"] or "none: not finite", certain]
-        if traced:
-            cells += [_trace(r["entropy"]), _ending(r)]
-        table.add_row(*cells, *(["; ".join(r["notes"])] if noted else []))
-    console.print(table)
+        confidence = "-" if r["confidence"] is None else f"{r['confidence']:.1%}"
+        trace = [_trace(r["entropy"]), _ending(r)] if traced else []
+        table.add_row(r["file"], r["class"] or "none: not finite", confidence, *trace, *["; ".join(r["notes"])] * noted)
+    # names of files and classes are not markup
+    Console(width=None if sys.stdout.isatty() else 140, markup=False, emoji=False).print(table)
 
 
 def _trace(values: list[float | None]) -> str:
-    """A bar per state, the highest being the largest entropy of this trace, and the first and last number."""
+    """A bar per state, relative to the largest entropy of this trace, and the first and last value."""
     top = max((v for v in values if v is not None), default=0.0) or 1.0
     bars = "".join("?" if v is None else BLOCKS[round(v / top * (len(BLOCKS) - 1))] for v in values)
     first, last = ("?" if v is None else f"{v:.2f}" for v in (values[0], values[-1]))

@@ -1,7 +1,7 @@
-"""Images: where they come from, how they are split, shuffled and augmented. In memory, as uint8."""
+"""Images in memory, as uint8: data sets, their splits, the order of batches, augmentation."""
 
 from robustdeq.data.augment import CropFlipDraws, RandomCropFlip
-from robustdeq.data.batches import batch_at, epoch_batches, steps_per_epoch
+from robustdeq.data.batches import batch_at, steps_per_epoch
 from robustdeq.data.cifar10 import download_cifar10, load_cifar10
 from robustdeq.data.dataset import Dataset, load_dataset
 from robustdeq.data.digits import load_digits
@@ -19,7 +19,6 @@ __all__ = [
     "RandomCropFlip",
     "batch_at",
     "download_cifar10",
-    "epoch_batches",
     "load_cifar10",
     "load_dataset",
     "load_digits",

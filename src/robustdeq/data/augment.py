@@ -1,4 +1,4 @@
-"""Random changes to training images, a whole batch at a time, on its device."""
+"""Random crops and flips of training images, a whole batch at a time, on its device."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from torch import Tensor
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CropFlipDraws:
-    """What was drawn for each image of a batch."""
+    """The random numbers of a batch: crop corner and flip of each image."""
 
     top: Int64[Tensor, " B"]
     left: Int64[Tensor, " B"]
     mirrored: Bool[Tensor, " B"]
 
     def __getitem__(self, which: slice) -> CropFlipDraws:
-        """Some images' draws: a process takes its share of a batch drawn for all."""
+        """The draws of some images; a process takes its share of a batch that was drawn for all."""
         return CropFlipDraws(top=self.top[which], left=self.left[which], mirrored=self.mirrored[which])
 
 
 @dataclass(frozen=True)
 class RandomCropFlip:
-    """A random crop of the zero-padded image, of its own size, then a horizontal mirror image with probability 1/2.
+    """A random crop of the zero-padded image, of the image's own size, then a horizontal flip with probability 1/2.
 
-    All randomness is the generator's and drawn on its device, so a CPU generator gives the same images everywhere.
+    All random numbers come from the generator, on its device: a CPU generator gives the same images everywhere.
     """
 
     padding: int = 4
@@ -38,11 +38,11 @@ class RandomCropFlip:
             raise ValueError(f"padding must be >= 0, got {self.padding}")
 
     def __call__(self, pixels: Tensor, generator: torch.Generator) -> Tensor:
-        """A new batch of the same shape and type; the very same one if there is nothing to do."""
+        """Augments a batch; returns the same tensor if both changes are switched off."""
         return self.apply(pixels, self.draw(len(pixels), generator))
 
     def draw(self, count: int, generator: torch.Generator) -> CropFlipDraws:
-        """Crop corners in the padded image and mirror flags; what is switched off draws nothing."""
+        """Draws crop corners in the padded image and flips; a change that is switched off draws nothing."""
         device = generator.device
         corners = torch.full((2, count), self.padding, device=device)
         if self.padding:
@@ -53,7 +53,7 @@ class RandomCropFlip:
         return CropFlipDraws(top=corners[0], left=corners[1], mirrored=mirrored)
 
     def apply(self, pixels: Tensor, draws: CropFlipDraws) -> Tensor:
-        """The batch under given draws."""
+        """Applies given draws to a batch (B, C, H, W)."""
         if pixels.ndim != 4 or len(pixels) != len(draws.top):
             raise ValueError(f"expected {len(draws.top)} images (B, C, H, W), got shape {tuple(pixels.shape)}")
         if not self.padding and not self.flip:

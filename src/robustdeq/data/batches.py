@@ -1,8 +1,7 @@
-"""Which images are in which batch: a pure function, so that training can go on from any step, on any process."""
+"""Which images are in which batch: a function of the step alone, so that training resumes anywhere."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import lru_cache
 
 import numpy as np
@@ -11,65 +10,34 @@ from jaxtyping import Int64
 from torch import Tensor
 
 
-def steps_per_epoch(n: int, batch_size: int, *, drop_last: bool = True) -> int:
-    """Batches in one pass over n images; without `drop_last` the remainder is a smaller one."""
+def steps_per_epoch(n: int, batch_size: int) -> int:
+    """Number of full batches in one pass over n images; the images that do not fill a batch are left out."""
     if n < 1 or batch_size < 1:
         raise ValueError(f"n and batch_size must be positive, got n={n}, batch_size={batch_size}")
-    steps = n // batch_size if drop_last else -(-n // batch_size)
-    if not steps:
+    if n < batch_size:
         raise ValueError(f"{n} images do not fill one batch of {batch_size}: use a smaller batch_size")
-    return steps
-
-
-def epoch_batches(
-    n: int,
-    batch_size: int,
-    *,
-    seed: int,
-    epoch: int,
-    rank: int = 0,
-    world_size: int = 1,
-    drop_last: bool = True,
-) -> Iterator[Int64[Tensor, " b"]]:
-    """The indices of every batch of one epoch: consecutive pieces of a permutation that (seed, epoch) determine.
-
-    Process `rank` gets its contiguous share of each batch: joined in the order of the ranks, the shares are the batch
-    of a single process.
-
-    Args:
-        n: Images.
-        batch_size: Of all processes together.
-        seed: Together with the epoch determines the permutation.
-        epoch: From 0.
-        rank: This process.
-        world_size: Processes.
-        drop_last: Leave out the images that do not fill a batch. If they are kept, the shares of the last batch may
-            differ by one, and be empty.
-    """
-    steps = steps_per_epoch(n, batch_size, drop_last=drop_last)
-    _check(batch_size, seed, epoch, rank, world_size)
-    return (_share(n, batch_size, i, seed, epoch, rank, world_size) for i in range(steps))
+    return n // batch_size
 
 
 def batch_at(
-    n: int,
-    batch_size: int,
-    step: int,
-    *,
-    seed: int,
-    rank: int = 0,
-    world_size: int = 1,
-    drop_last: bool = True,
+    n: int, batch_size: int, step: int, *, seed: int, rank: int = 0, world_size: int = 1
 ) -> Int64[Tensor, " b"]:
-    """The indices of the batch of a step counted from 0 over all epochs; the arguments are those of `epoch_batches`."""
-    epoch, i = divmod(step, steps_per_epoch(n, batch_size, drop_last=drop_last))
-    _check(batch_size, seed, epoch, rank, world_size)
-    return _share(n, batch_size, i, seed, epoch, rank, world_size)
+    """Indices of the images in the batch of one step, or of this process's share of them.
 
+    The batches of an epoch are consecutive pieces of a permutation that (seed, epoch) determine. Each process gets a
+    contiguous share of every batch; in the order of the ranks, the shares make up the batch of a single process.
 
-def _check(batch_size: int, seed: int, epoch: int, rank: int, world_size: int) -> None:
-    if seed < 0 or epoch < 0:
-        raise ValueError(f"seed, epoch and step must be >= 0, got seed={seed}, epoch={epoch}")
+    Args:
+        n: Number of images.
+        batch_size: Images per step over all processes.
+        step: Step, counted from 0 over all epochs.
+        seed: Seed of the permutations.
+        rank: Rank of this process.
+        world_size: Number of processes.
+    """
+    epoch, i = divmod(step, steps_per_epoch(n, batch_size))
+    if seed < 0 or step < 0:
+        raise ValueError(f"seed and step must be >= 0, got seed={seed}, step={step}")
     if not 0 <= rank < world_size:
         raise ValueError(f"rank must lie in 0..{world_size - 1} with world_size={world_size}, got {rank}")
     if batch_size % world_size:
@@ -77,13 +45,10 @@ def _check(batch_size: int, seed: int, epoch: int, rank: int, world_size: int) -
             f"a batch of {batch_size} images cannot be shared equally by {world_size} processes: "
             f"batch_size must be a multiple of {world_size}"
         )
-
-
-def _share(n: int, batch_size: int, i: int, seed: int, epoch: int, rank: int, world_size: int) -> Tensor:
-    batch = _permutation(n, seed, epoch)[i * batch_size : (i + 1) * batch_size]
-    size = len(batch)
+    share = batch_size // world_size
+    first = i * batch_size + rank * share
     # a copy: whoever changes it must not change the cached permutation
-    return batch[size * rank // world_size : size * (rank + 1) // world_size].clone()
+    return _permutation(n, seed, epoch)[first : first + share].clone()
 
 
 @lru_cache(maxsize=4)

@@ -26,7 +26,7 @@ TEST_FILE = "test_batch"
 FILES = (*TRAIN_FILES, TEST_FILE)
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 MAX_BYTES = 100_000_000
-"""Of one file, three times the largest: what unpacks to more is no CIFAR-10."""
+"""Size limit of one file in the archive, three times the largest official one."""
 ROOT_VARIABLE = "ROBUSTDEQ_DATA"
 
 Batch = tuple[np.ndarray, np.ndarray]
@@ -36,9 +36,9 @@ def load_cifar10(root: str | Path | None = None, *, held_out: int = 1000) -> Spl
     """49,000 training, 1,000 validation and 10,000 test images: the official sets, the last training images held out.
 
     Args:
-        root: The folder that holds cifar-10-batches-py/ or cifar-10-python.tar.gz, or one of these itself; the
-            environment variable ROBUSTDEQ_DATA, or ./data, if not given. An archive is read without unpacking it.
-        held_out: Validation images; they leave the training set.
+        root: Folder that holds cifar-10-batches-py/ or cifar-10-python.tar.gz, or one of these two itself; by default
+            the environment variable ROBUSTDEQ_DATA, or ./data. An archive is read without unpacking it.
+        held_out: Number of validation images, which leave the training set.
     """
     source = _find(Path(os.environ.get(ROOT_VARIABLE, "data") if root is None else root))
     batches = {name: _read_batch(file, source / name) for name, file in _read_files(source)}
@@ -49,19 +49,19 @@ def load_cifar10(root: str | Path | None = None, *, held_out: int = 1000) -> Spl
 
 
 def download_cifar10(root: str | Path, *, url: str = URL, md5: str = MD5, progress: Progress | None = None) -> Path:
-    """Put the official archive (170 MB) into the folder `root`, from where `load_cifar10(root)` reads it.
+    """Downloads the official archive (170 MB) into the folder `root`, from where `load_cifar10(root)` reads it.
 
     Args:
-        root: A folder; made if it does not exist.
-        url: Where from, if not from the authors' page.
-        md5: The checksum without which nothing is put in place.
-        progress: Called with the bytes received and the bytes in all; a line on stderr if not given.
+        root: Folder, created if it does not exist.
+        url: Address of the archive, if not the authors' page.
+        md5: Checksum of the archive.
+        progress: Called with the bytes received and the total; by default a bar on standard error.
     """
     return download(url, Path(root) / ARCHIVE, md5=md5, progress=progress)
 
 
 def _find(root: Path) -> Path:
-    """The folder or archive to read: the first complete one."""
+    """The folder or archive to read: the first one that is complete."""
     looked, incomplete = [root / FOLDER, root, root / ARCHIVE], ""
     if root.is_file():
         return root
@@ -83,7 +83,7 @@ def _find(root: Path) -> Path:
 
 
 def _read_files(source: Path) -> Iterator[tuple[str, bytes]]:
-    """The names and contents of the six files, one after the other."""
+    """Names and contents of the six files."""
     if source.is_dir():
         for name in FILES:
             yield name, (source / name).read_bytes()

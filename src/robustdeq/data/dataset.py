@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from robustdeq.data.cifar10 import load_cifar10
 from robustdeq.data.digits import load_digits
 from robustdeq.data.folder import load_folder
 from robustdeq.data.images import Images, Splits
+from robustdeq.host.suggestions import did_you_mean
 
 _LOADERS: dict[str, Callable[..., Splits]] = {"cifar10": load_cifar10, "digits": load_digits, "folder": load_folder}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Dataset:
-    """Images to learn from, to choose checkpoints and settings by, and to report on."""
+    """Images to train on, to choose checkpoints and settings by, and to report on."""
 
     name: str
     train: Images
     validation: Images
-    """Held out of the official training set; what is chosen by looking at images is chosen by these."""
+    """Held out of the official training set; every choice that looks at images looks at these."""
     test: Images
 
     def __post_init__(self) -> None:
@@ -43,38 +41,27 @@ class Dataset:
 
     @property
     def num_classes(self) -> int:
-        """How many classes there are."""
+        """Number of classes."""
         return len(self.train.classes)
-
-    def to(self, device: torch.device | str) -> Dataset:
-        """The same data on another device."""
-        return replace(
-            self, train=self.train.to(device), validation=self.validation.to(device), test=self.test.to(device)
-        )
 
 
 def load_dataset(name: str, root: str | Path | None = None, *, held_out: int | None = None, **options: Any) -> Dataset:
-    """A data set in memory: "cifar10", "digits" (embedded) or "folder" (your own images).
+    """Loads a data set into memory: "cifar10", "digits" (embedded) or "folder" (your own images).
 
     Args:
-        name: Which.
-        root: Where the files are, for those that have files; see `load_cifar10` and `load_folder`.
-        held_out: How many training images become validation images; the data set's own default if not given.
+        name: cifar10, digits or folder.
+        root: Folder of the files, if the data set has files; see `load_cifar10` and `load_folder`.
+        held_out: Number of training images that become validation images; by default the data set's own choice.
         options: Further options of the data set, e.g. size=32 for "folder".
     """
     loader = _LOADERS.get(name)
     if loader is None:
-        raise ValueError(f"unknown data set {name!r}{_suggest(name, list(_LOADERS))}")
+        raise ValueError(f"unknown data set {name!r}; {did_you_mean(name, _LOADERS, quoted=True)}")
     known = [option for option in inspect.signature(loader).parameters if option != "root"]
     for option in options:
         if option not in known:
-            raise TypeError(f"{name} has no option {option!r}{_suggest(option, known)}")
+            raise TypeError(f"{name} has no option {option!r}; {did_you_mean(option, known, quoted=True)}")
     if held_out is not None:
         options["held_out"] = held_out
     train, validation, test = loader(root, **options)
     return Dataset(name=name, train=train, validation=validation, test=test)
-
-
-def _suggest(word: str, known: list[str]) -> str:
-    close = difflib.get_close_matches(word, known, n=3)
-    return f"; did you mean {' or '.join(map(repr, close))}?" if close else f"; known are {', '.join(sorted(known))}"

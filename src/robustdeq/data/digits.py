@@ -1,4 +1,4 @@
-"""Handwritten digits, 8x8, embedded in scikit-learn: small enough to try everything on."""
+"""Handwritten digits of 8x8 pixels, which come with scikit-learn: small enough to try everything on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from robustdeq.data.images import Images, Splits
 from robustdeq.data.split import check_held_out, stratified_split
 
 TEST_IMAGES = 397
-"""Of 1,797; 1,400 are left for training and validation."""
+"""Of 1,797 images; 1,400 are left for training and validation."""
 SEED = 0
 
 
@@ -20,7 +20,7 @@ def load_digits(root: str | Path | None = None, *, held_out: int = 200) -> Split
 
     Args:
         root: Not used: the images come with scikit-learn.
-        held_out: Validation images, taken from the 1,400 that are not test images.
+        held_out: Number of validation images, taken from the 1,400 that are not test images.
     """
     from sklearn.datasets import load_digits as embedded  # slow to import, and not needed for other data
 

@@ -1,12 +1,11 @@
-"""One file from the web: checked, resumed, and in place only when it is whole."""
+"""Downloads that resume, and that put a file in place only once its checksum is right."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-import sys
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from http.client import HTTPException, HTTPResponse
 from pathlib import Path
 from typing import BinaryIO
@@ -16,34 +15,34 @@ from urllib.request import Request, urlopen
 from robustdeq.data.errors import DownloadError
 
 Progress = Callable[[int, int | None], None]
-"""Called with the bytes received so far and, if known, the bytes in all."""
+"""Called with the bytes received so far and, if known, the total."""
 
 CHUNK = 1 << 20
 
 
 def download(url: str, target: Path, *, md5: str, progress: Progress | None = None, timeout: float = 30.0) -> Path:
-    """Fetch `url` to `target`, unless it is there already; one process at a time.
+    """Download `url` to `target`, unless the file is there already; one process at a time.
 
-    What has arrived stays in `<target>.part` when the connection breaks, and the next call goes on from there.
+    If the connection breaks, what has arrived stays in `<target>.part`, and the next call resumes from there.
 
     Args:
-        url: Where from.
-        target: Where to.
-        md5: The checksum without which nothing is put in place.
-        progress: Called as data arrive; a line on stderr if not given.
+        url: Address of the file.
+        target: Path to put the file at.
+        md5: Checksum of the file; a file with another one is deleted.
+        progress: Called as data arrive; by default a bar on standard error.
         timeout: Seconds without an answer before giving up.
     """
     if target.is_file() and _md5(target) == md5:
         return target
     part = target.with_name(target.name + ".part")
     target.parent.mkdir(parents=True, exist_ok=True)
-    progress = ProgressLine(target.name) if progress is None else progress
     try:
-        _fetch(url, part, progress, timeout)
+        with _bar(target.name) if progress is None else nullcontext(progress) as show:
+            _fetch(url, part, show, timeout)
     except (OSError, HTTPException) as error:
         reason = getattr(error, "reason", None) or error
         raise DownloadError(
-            f"could not download {url}: {reason}. Run it again to go on from where it stopped; "
+            f"could not download {url}: {reason}. Run it again to resume; "
             f"without a network, fetch the file on another machine and put it at {target}"
         ) from error
     found = _md5(part)
@@ -63,7 +62,7 @@ def _fetch(url: str, part: Path, progress: Progress, timeout: float) -> None:
         response: HTTPResponse = urlopen(request, timeout=timeout)
     except HTTPError as error:
         error.close()
-        if error.code == 416 and have:  # nothing after what is there: whole already, or not this file; MD5 will tell
+        if error.code == 416 and have:  # nothing is left to send: MD5 will tell whether the part is the whole file
             return
         raise
     with response:
@@ -92,27 +91,14 @@ def _md5(path: Path) -> str:
         return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
 
 
-class ProgressLine:
-    """Share, rate and remaining time on one line of stderr, at most four times a second."""
+@contextmanager
+def _bar(name: str) -> Iterator[Progress]:
+    """A bar on standard error with the size, the rate and the remaining time."""
+    from rich import progress
+    from rich.console import Console
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.shown = 0.0
-        self.first: tuple[float, int] | None = None
-
-    def __call__(self, received: int, total: int | None) -> None:
-        """Show the state of a download."""
-        now = time.monotonic()
-        done = received == total
-        if self.first is None:
-            self.first = (now, received)
-        if not done and now - self.shown < 0.25:
-            return
-        self.shown = now
-        start, had = self.first
-        rate = (received - had) / (now - start) if now > start else 0.0
-        share = f" of {total / 1e6:.1f}" if total else ""
-        left = f", {(total - received) / rate:.0f} s left" if total and rate else ""
-        line = f"\r{self.name}: {received / 1e6:.1f}{share} MB, {rate / 1e6:.1f} MB/s{left}"
-        sys.stderr.write(f"{line:<79}" + ("\n" if done else ""))
-        sys.stderr.flush()
+    columns = (progress.BarColumn(), progress.DownloadColumn(), progress.TransferSpeedColumn())
+    remaining = progress.TimeRemainingColumn()
+    with progress.Progress(progress.TextColumn(name), *columns, remaining, console=Console(stderr=True)) as bar:
+        task = bar.add_task(name, total=None)
+        yield lambda received, total: bar.update(task, completed=received, total=total)

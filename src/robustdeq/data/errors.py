@@ -1,13 +1,13 @@
-"""What can be wrong with data."""
+"""Errors about data."""
 
 
 class DataError(RuntimeError):
-    """Data that are there but cannot be used, with the file and what to do."""
+    """Data are there but cannot be used; the message names the file and what to do."""
 
 
 class DataNotFoundError(FileNotFoundError):
-    """Data that are not there, with where they were looked for and how to get them."""
+    """Data are missing; the message says where they were looked for and how to get them."""
 
 
 class DownloadError(DataError):
-    """A download that did not end with the file that was asked for."""
+    """A download failed, or gave another file than the one asked for."""

@@ -7,11 +7,11 @@ from typing import Literal
 
 import numpy as np
 import torch
-from PIL import Image, ImageOps
+from PIL import Image
 
 from robustdeq.data.errors import DataError, DataNotFoundError
 from robustdeq.data.images import Images, Splits
-from robustdeq.data.photos import eight_bits
+from robustdeq.data.photos import eight_bits, open_upright
 from robustdeq.data.split import check_held_out, stratified_split
 
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"})
@@ -30,9 +30,9 @@ def load_folder(
     Within each part the images are in a fixed random order, so that the first hundred are not all of one class.
 
     Args:
-        root: The folder.
-        held_out: Validation images, taken from each class of train in proportion, always the same ones; a tenth if
-            not given. With a folder root/validation that one is used, and this must not be given.
+        root: Folder that holds train/ and test/.
+        held_out: Number of validation images, taken from each class of train in proportion and always the same; a
+            tenth by default. If there is a folder root/validation, its images are used and this must not be given.
         size: Height and width to resize to (a number for both); without it all images must have the same size.
         channels: 3 for RGB, 1 for greyscale; images are converted, transparency is dropped.
     """
@@ -51,7 +51,9 @@ def load_folder(
         files["validation"] = _files(folder, "validation", classes)
         if held_out is not None:
             raise ValueError(f"{folder} has its own validation images: held_out={held_out} would not be used")
-    wanted = _size(files["train"][0][0]) if wanted is None else wanted
+    if wanted is None:
+        first = open_upright(files["train"][0][0])
+        wanted = (first.height, first.width)
     resize = size is not None
     parts = {part: _read(found, classes, wanted, channels, resize=resize) for part, found in files.items()}
     if own:
@@ -95,14 +97,13 @@ def _read(
 ) -> Images:
     pixels = np.empty((len(files), *size, channels), dtype=np.uint8)
     for row, (path, _) in zip(pixels, files, strict=True):
-        with _opened(path) as image:
-            height, width = image.height, image.width
-            plain = _convert(image, channels, path)
+        plain = _convert(open_upright(path), channels, path)
         if resize:
             plain = plain.resize((size[1], size[0]), Image.Resampling.BILINEAR)
-        elif (height, width) != size:
+        elif (plain.height, plain.width) != size:
             raise DataError(
-                f"{path} is {height}x{width}, others are {size[0]}x{size[1]}: give size=... to resize all of them"
+                f"{path} is {plain.height}x{plain.width}, others are {size[0]}x{size[1]}: "
+                "give size=... to resize all of them"
             )
         row[:] = np.asarray(plain).reshape(*size, channels)
     labels = torch.tensor([label for _, label in files], dtype=torch.int64)
@@ -111,21 +112,6 @@ def _read(
         labels=labels,
         classes=classes,
     )
-
-
-def _size(path: Path) -> tuple[int, int]:
-    with _opened(path) as image:
-        return image.height, image.width
-
-
-def _opened(path: Path) -> Image.Image:
-    """The image as a viewer shows it, decoded."""
-    try:
-        with Image.open(path) as image:
-            image.load()
-            return ImageOps.exif_transpose(image)
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise DataError(f"{path} cannot be read as an image ({error}): replace or remove it") from error
 
 
 def _convert(image: Image.Image, channels: int, path: Path) -> Image.Image:

@@ -13,14 +13,14 @@ from torch import Tensor
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Images:
-    """Pixels as uint8, a quarter of what they take as floats, and their labels."""
+    """Pixels as uint8, a quarter of their size as floats, and their labels."""
 
     pixels: Tensor
     """(N, C, H, W), uint8."""
     labels: Tensor
     """(N,), int64."""
     classes: tuple[str, ...]
-    """What label k means is classes[k]."""
+    """Name of each label."""
 
     def __post_init__(self) -> None:
         if self.pixels.dtype != torch.uint8 or self.labels.dtype != torch.int64:
@@ -31,7 +31,7 @@ class Images:
             raise ValueError(f"expected {len(self.pixels)} labels, one per image, got shape {tuple(self.labels.shape)}")
         if self.pixels.device != self.labels.device:
             raise ValueError(f"the pixels are on {self.pixels.device}, the labels on {self.labels.device}")
-        if self.labels.device.type == "cpu" and len(self):  # elsewhere the look would wait for the device
+        if self.labels.device.type == "cpu" and len(self):  # on other devices the check would wait for the device
             low, high = int(self.labels.min()), int(self.labels.max())
             if low < 0 or high >= len(self.classes):
                 raise ValueError(f"labels range from {low} to {high}, but there are {len(self.classes)} classes")
@@ -44,7 +44,7 @@ class Images:
         return f"Images({len(self)} of {size}, {len(self.classes)} classes, on {self.pixels.device})"
 
     def digest(self) -> str:
-        """What identifies the images, their labels and their order."""
+        """A hash of the images, their labels and their order."""
         result = hashlib.blake2b(repr(tuple(self.pixels.shape)).encode(), digest_size=16)
         for part in (self.pixels, self.labels):
             result.update(part.cpu().contiguous().numpy().data)
@@ -55,14 +55,14 @@ class Images:
         return replace(self, pixels=self.pixels.to(device), labels=self.labels.to(device))
 
     def subset(self, which: slice | Tensor | Sequence[int]) -> Images:
-        """Some of the images, in the order asked for; a slice shares their memory, indices copy them."""
+        """Some of the images, in the order of the indices; a slice shares memory, indices copy."""
         index = which if isinstance(which, slice) else self._index(which)
         return replace(self, pixels=self.pixels[index], labels=self.labels[index])
 
     def pixels01(
         self, which: slice | Tensor | Sequence[int] | None = None, dtype: torch.dtype = torch.float32
     ) -> Float[Tensor, "n C H W"]:
-        """Pixels in [0, 1], value / 255, of all images or some."""
+        """Pixels of all or some images as floats in [0, 1]: value / 255."""
         if which is None:
             return self.pixels.to(dtype) / 255
         index = which if isinstance(which, slice) else self._index(which)

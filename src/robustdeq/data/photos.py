@@ -1,4 +1,4 @@
-"""Single image files of any kind, as a model takes them."""
+"""Image files of any kind, read at the size that a model takes."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from torch import Tensor
 from robustdeq.data.errors import DataError, DataNotFoundError
 
 MAX_MEGAPIXELS = 89
-"""Pillow's own limit against files that unpack to more than memory holds."""
+"""Pillow's limit, which protects against files that unpack to more than memory holds."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Photo:
-    """An image at a model's size, and what was done to the file's content on the way."""
+    """An image at a model's size, and what was done to the content of its file."""
 
     pixels: Tensor
     """(C, H, W), uint8."""
@@ -27,27 +27,28 @@ class Photo:
 
 
 def read_photo(path: str | Path, image_shape: tuple[int, int, int]) -> Photo:
-    """An image file as a person sees it, at a model's size.
+    """Reads an image file as a person sees it, at a model's size.
 
-    The first frame, turned as its EXIF orientation says, transparency over white, in the model's colours; of another
-    shape, the largest centred part with the model's proportions; of another size, resized with antialiasing.
+    The first frame is turned as its EXIF orientation says, laid over white where it is transparent, and converted to
+    the model's colours. If its proportions differ from the model's, the largest centred part is cut out; if its size
+    differs, it is resized with antialiasing.
 
     Args:
-        path: The file.
+        path: Image file.
         image_shape: (C, H, W), C being 1 or 3.
     """
     channels, height, width = image_shape
     if channels not in (1, 3):
         raise ValueError(f"the model takes images of {channels} channels; files have 1 or 3")
     notes: list[str] = []
-    image = _coloured(_upright(Path(path), notes), channels, Path(path), notes)
+    image = _coloured(open_upright(Path(path), notes), channels, Path(path), notes)
     image = _sized(image, height, width, notes)
     pixels = np.asarray(image, dtype=np.uint8).reshape(height, width, channels)
     return Photo(pixels=torch.from_numpy(pixels.copy()).permute(2, 0, 1).contiguous(), notes=tuple(notes))
 
 
 def eight_bits(image: Image.Image, path: Path) -> Image.Image:
-    """16-bit greyscale as 8 bits (Pillow's own conversion would clip at 255); other images as they are."""
+    """Converts 16-bit greyscale to 8 bits (Pillow's own conversion clips at 255); other images stay as they are."""
     if image.mode == "F":
         raise DataError(f"{path} has floating-point pixels of unknown range: convert it to 8 bits")
     if not image.mode.startswith("I"):
@@ -58,8 +59,9 @@ def eight_bits(image: Image.Image, path: Path) -> Image.Image:
     return Image.fromarray(np.rint(values / 257).astype(np.uint8))
 
 
-def _upright(path: Path, notes: list[str]) -> Image.Image:
-    """The first frame, decoded and turned."""
+def open_upright(path: Path, notes: list[str] | None = None) -> Image.Image:
+    """The first frame of a file, decoded and turned as its EXIF orientation says; `notes` receives what was done."""
+    notes = [] if notes is None else notes
     if not path.exists():
         raise DataNotFoundError(f"no file {path}")
     if path.is_dir():
@@ -68,7 +70,7 @@ def _upright(path: Path, notes: list[str]) -> Image.Image:
         raise DataError(f"{path} is not a regular file")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of odd metadata: what matters is whether the pixels can be read
+            warnings.simplefilter("ignore")  # about odd metadata; what matters is whether the pixels can be read
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             with Image.open(path) as image:
                 if image.format != "MPO" and getattr(image, "is_animated", False):  # phones save a photo's depth as MPO

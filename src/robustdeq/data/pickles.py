@@ -1,4 +1,4 @@
-"""Reading CIFAR-10's pickles without giving them the power to run anything."""
+"""Reads the pickles of CIFAR-10 without letting them run anything."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy as np
 
 
 class _Array:
-    """Stands in for numpy's array and its constructor, and takes nothing but uint8 values.
+    """Stands in for numpy's array and its constructor, and accepts only uint8 values.
 
-    numpy's own would trust the file with more than values: a dtype's flags decide whether bytes are read as pointers.
+    numpy's own class would trust the file with more: a dtype's flags decide whether bytes are read as pointers.
     """
 
     values = np.empty(0, dtype=np.uint8)
@@ -27,7 +27,7 @@ class _Array:
 
 
 class _UInt8:
-    """Stands in for numpy.dtype; there is one."""
+    """Stands in for numpy.dtype; uint8 is the only one."""
 
     def __init__(self, code: object, *_: object) -> None:
         if code not in ("u1", b"u1"):
@@ -59,7 +59,7 @@ _ALLOWED: dict[tuple[str, str], type] = {
 
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
-        """The stand-in for one of the names an official file contains; never an import."""
+        """Returns the stand-in for a name that official files contain; imports nothing."""
         try:
             return _ALLOWED[module, name]
         except KeyError:
@@ -69,10 +69,10 @@ class _Unpickler(pickle.Unpickler):
 
 
 def read_pickle(data: bytes) -> dict[str, Any]:
-    """A pickled dictionary of numbers, texts, lists and uint8 arrays.
+    """Reads a pickled dictionary of numbers, texts, lists and uint8 arrays.
 
     Raises:
-        pickle.UnpicklingError: With the reason, if it is anything else, or damaged.
+        pickle.UnpicklingError: If the data are damaged or hold anything else; the message says what.
     """
     try:
         content = _Unpickler(io.BytesIO(data), encoding="bytes").load()

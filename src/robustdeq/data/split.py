@@ -1,4 +1,4 @@
-"""Holding images out."""
+"""Splits into training and held-out images."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 def check_held_out(held_out: int, available: int) -> None:
-    """Raise unless `held_out` training images can be spared."""
+    """Raises unless `held_out` of the available training images can be held out."""
     if not 0 <= held_out < available:
         raise ValueError(
             f"held_out must lie in 0..{available - 1}: there are {available} training images, got {held_out}"
@@ -18,7 +18,7 @@ def check_held_out(held_out: int, available: int) -> None:
 def stratified_split(
     labels: Int64[Tensor, " N"], count: int, *, seed: int
 ) -> tuple[Int64[Tensor, " kept"], Int64[Tensor, " chosen"]]:
-    """Indices kept and `count` indices chosen, both ascending, each class giving the same share of its images.
+    """Indices that are kept and `count` indices that are held out, both ascending; each class gives the same share.
 
     A pure function of its arguments. Shares are rounded by largest remainder, so that they sum to `count`.
     """

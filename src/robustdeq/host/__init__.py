@@ -1,1 +1,1 @@
-"""What touches the machine and no subject: files, processes, provenance, interrupts."""
+"""What concerns the machine rather than the subject: files, processes, provenance, interrupts, hints, lazy imports."""

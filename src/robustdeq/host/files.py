@@ -1,4 +1,4 @@
-"""Files that are complete or not there, whatever happens to the process or the disk."""
+"""Files that are complete or absent, whatever happens to the process or the disk."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class DiskFullError(OSError):
-    """There was no room for a file; what was there before is unharmed."""
+    """The disk is full; earlier files are unharmed."""
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write aside in the same folder, sync, move into place."""
+    """Writes a temporary file in the same folder, syncs it, and moves it into place."""
     write_together({path: content})
 
 
 def write_together(contents: Mapping[Path, bytes]) -> None:
-    """All of them aside first, then into place one after the other: a kill or a full disk leaves the old ones."""
+    """Writes all files to temporary ones before any is moved into place: a kill or a full disk leaves the old files."""
     asides = {path: path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.tmp") for path in contents}
     with saying_full(*contents, size=sum(map(len, contents.values()))):
         for path in contents:
@@ -54,7 +54,7 @@ def write_together(contents: Mapping[Path, bytes]) -> None:
 
 @contextmanager
 def saying_full(*paths: Path, size: int) -> Iterator[None]:
-    """Say what did not fit, and that nothing is lost, where the disk or the quota is full."""
+    """If the disk or the quota is full inside, the error says what did not fit and that nothing is lost."""
     try:
         yield
     except OSError as error:
@@ -63,7 +63,7 @@ def saying_full(*paths: Path, size: int) -> Iterator[None]:
         raise DiskFullError(
             error.errno,
             f"no room for {', '.join(map(str, paths))} ({size:,} bytes; {error.strerror}): everything finished so far "
-            "is stored and whole; make room and run the same command again, it goes on from there",
+            "is stored; free some space and run the same command again to resume",
         ) from error
 
 
@@ -73,9 +73,10 @@ class InUseError(RuntimeError):
 
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
-    """Keep other processes that ask for the same folder out; the system lets go when this process ends, however.
+    """Holds a folder: other processes that try to hold it get an `InUseError`.
 
-    Where there are no such locks (Windows, some network file systems) nobody is kept out.
+    The system releases the lock when this process ends, even by a kill. Where there are no such locks (Windows, some
+    network file systems) nobody is kept out.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / LOCK, "w") as file:
@@ -93,7 +94,7 @@ def held(folder: Path) -> Iterator[None]:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make the move itself survive a power cut, where the system can; the files are in place already."""
+    """Makes a move survive a power cut, where the system can; the files are in place already."""
     try:
         handle = os.open(folder, os.O_RDONLY)
     except OSError:  # Windows opens no folders
@@ -108,9 +109,9 @@ def _sync_folder(folder: Path) -> None:
 
 
 def remove_stale(folder: Path) -> list[Path]:
-    """Remove what killed processes left aside: of this host's dead processes, and of other hosts when a day old."""
+    """Removes temporary files of this host's dead processes, and those of other hosts once they are a day old."""
     removed = []
-    walked = os.walk(folder)  # which, unlike glob, does not mind folders that vanish meanwhile
+    walked = os.walk(folder)  # unlike glob, it tolerates folders that vanish meanwhile
     for path in (Path(where) / name for where, _, names in walked for name in fnmatch.filter(names, ".*.tmp")):
         host, _, pid = path.name.removesuffix(".tmp").rpartition(".")
         own = host.endswith(f".{socket.gethostname()}")
@@ -126,7 +127,7 @@ def remove_stale(folder: Path) -> list[Path]:
 
 def _alive(pid: int) -> bool:
     if pid == os.getpid():
-        return False  # this process has not written yet: an earlier one had the same number
+        return False  # this process has not written yet: an earlier one had the same id
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

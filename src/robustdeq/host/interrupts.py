@@ -1,45 +1,90 @@
-"""Ctrl-C and SIGTERM end an evaluation with a message."""
+"""Ctrl-C and SIGTERM end a long job with a message, an exit code, and its results stored."""
 
 from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
+SAME = 1.0
+"""Seconds within which a second SIGINT counts as the first one, sent on by another process."""
+
+Handler = Callable[[int, FrameType | None], None]
+
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C or SIGTERM: everything finished is stored, the same command goes on."""
+    """Ctrl-C or SIGTERM arrived: finished work is stored, and the same command resumes."""
 
-    def __init__(self, message: str, code: int) -> None:
-        super().__init__(message)
-        self.code = code
+    def __init__(self, number: int, stored: str) -> None:
+        super().__init__(f"{signal.Signals(number).name}: {stored}; run the same command again to resume")
+        self.code = 128 + number
+        """Exit code, as shells have it."""
 
 
 class _Signal(KeyboardInterrupt):
-    """Raised where the signal hit, which may be anywhere."""
+    """Raised wherever the signal arrived, which may be anywhere."""
+
+
+@contextmanager
+def _handling(handler: Handler) -> Iterator[dict[int, Any]]:
+    """Handle both signals inside; yields the handlers from before. Only the main thread can handle signals."""
+    before: dict[int, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield before
+    finally:
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
 
 
 @contextmanager
 def stopping(stored: Callable[[], str]) -> Iterator[None]:
-    """Ctrl-C and SIGTERM raise `Interrupted`, which says what is stored; only the main thread can handle them."""
+    """A signal stops the work inside at once and raises `Interrupted`, which says what `stored` returns."""
 
     def stop(number: int, frame: FrameType | None) -> None:
-        for signum in before:
-            signal.signal(signum, signal.SIG_IGN)  # a second one must not disturb the clean-up of the first
+        for each in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(each, signal.SIG_IGN)  # a second signal must not disturb the clean-up after the first
         raise _Signal(number)
 
-    before: dict[int, Any] = {}
-    if threading.current_thread() is threading.main_thread():
-        before = {signum: signal.signal(signum, stop) for signum in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    except _Signal as caught:
-        number = int(caught.args[0])
-        message = f"{signal.Signals(number).name}: {stored()}; the same command goes on"
-        raise Interrupted(message, 128 + number) from None
-    finally:
-        for signum, handler in before.items():
-            signal.signal(signum, handler)
+    with _handling(stop):
+        try:
+            yield
+        except _Signal as caught:
+            raise Interrupted(int(caught.args[0]), stored()) from None
+
+
+class StopSignals:
+    """Inside `with`, signals are only remembered, until the step in hand is done and saved.
+
+    A second SIGINT acts at once: Ctrl-C is pressed again by a person who will not wait. But programs repeat signals
+    too: a terminal, `timeout` or a scheduler signals a whole process group, and torchrun sends on what it receives.
+    Therefore a SIGINT within a second of the first one is the same one, and SIGTERM never acts at once.
+    """
+
+    def __init__(self) -> None:
+        self.received = 0
+        """Number of the first signal; 0 if there was none."""
+        self._first: float | None = None
+
+    def __enter__(self) -> StopSignals:
+        self._context = _handling(self._remember)
+        self._before = self._context.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._context.__exit__(*error)
+
+    def _remember(self, number: int, frame: FrameType | None) -> None:
+        self.received = self.received or number
+        if number != signal.SIGINT:
+            return
+        now = time.monotonic()
+        self._first = now if self._first is None else self._first
+        if now - self._first >= SAME:
+            signal.signal(number, self._before.pop(number))
+            signal.raise_signal(number)

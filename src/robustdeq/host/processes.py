@@ -1,4 +1,4 @@
-"""One process, or one of many that torchrun started."""
+"""Joining the other processes that torchrun started."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lightning_fabric import Fabric
 
 
 def launch(device: str, precision: Any = "32-true") -> Fabric:
-    """Fabric for this process: alone, or joined with the others that torchrun started."""
+    """The Fabric of this process, which runs alone or joins the others that torchrun started."""
     torchrun = "TORCHELASTIC_RUN_ID" in os.environ
     world = int(os.environ.get("WORLD_SIZE", "1")) if torchrun else 1
     local = int(os.environ.get("LOCAL_WORLD_SIZE", "1")) if torchrun else 1
@@ -29,10 +29,10 @@ def launch(device: str, precision: Any = "32-true") -> Fabric:
 
 
 def _join_this_attempt(fabric: Fabric, world: int) -> None:
-    """The process group, met at keys of this attempt.
+    """Creates the process group, with store keys that belong to this attempt.
 
-    torchrun keeps one store over all its restarts. Without a prefix a restarted worker that is early reads the address
-    of a peer that died in the attempt before, and gives up on it.
+    torchrun keeps one store over all restarts. Without a prefix, a restarted worker that is early reads the address of
+    a peer that died in the attempt before, and gives up on it.
     """
     store = dist.TCPStore(  # type: ignore[attr-defined]
         os.environ["MASTER_ADDR"],

@@ -1,4 +1,4 @@
-"""What a run was made with."""
+"""What a run was made with: versions, commit, hardware."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 
 
 def provenance(world_size: int = 1) -> dict[str, Any]:
-    """Versions, commit, hardware."""
+    """Versions, commit and hardware of this process, as JSON."""
     return {
         "versions": {
             "python": platform.python_version(),
@@ -26,7 +26,7 @@ def provenance(world_size: int = 1) -> dict[str, Any]:
 
 
 def processor() -> str:
-    """Name and number of the CPU cores."""
+    """Name of the CPU and number of its cores."""
     info = Path("/proc/cpuinfo")
     if info.exists():
         for line in info.read_text().splitlines():
@@ -36,7 +36,7 @@ def processor() -> str:
 
 
 def commit() -> str | None:
-    """The commit of the source tree this package runs from, with a + if it was changed since."""
+    """Commit of the source tree that this package runs from, with a + if files have changed since; None outside git."""
     here = str(Path(__file__).parent)
     try:
         head, changes = (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import fnmatch
 import inspect
 from collections.abc import Callable, Mapping
@@ -11,6 +10,7 @@ from typing import Any, TypeVar
 
 from torch import nn
 
+from robustdeq.host.suggestions import did_you_mean
 from robustdeq.models.mdeq import MDEQ
 from robustdeq.models.multiscale import MDEQConfig
 from robustdeq.models.pretrained import Architecture, Pretrained
@@ -96,13 +96,13 @@ def build(architecture: str, **options: Any) -> Any:
     builder = _BUILDERS.get(architecture)
     if builder is None:
         raise ValueError(
-            f"unknown model {architecture!r}{_suggest(architecture, list_models())}; "
+            f"unknown model {architecture!r}; {did_you_mean(architecture, list_models(), quoted=True)}; "
             "one of your own must be registered with @robustdeq.register_model before it is used"
         )
     known = _options(builder)
     for option in options:
         if known is not None and option not in known:
-            raise TypeError(f"{architecture} has no option {option!r}{_suggest(option, known)}")
+            raise TypeError(f"{architecture} has no option {option!r}; {did_you_mean(option, known, quoted=True)}")
     model = builder(**options)
     if isinstance(model, Pretrained) and builder not in (MDEQ, ResNet):  # those two describe themselves, in full
         model.architecture = Architecture(architecture, options)
@@ -125,8 +125,3 @@ def _options(builder: Callable[..., Any]) -> list[str] | None:
     if builder is MDEQ:
         return named + [f.name for f in fields(MDEQConfig)]
     return None if any(p.kind is p.VAR_KEYWORD for p in parameters) else named
-
-
-def _suggest(word: str, known: list[str]) -> str:
-    close = difflib.get_close_matches(word, known, n=3)
-    return f"; did you mean {' or '.join(map(repr, close))}?" if close else f"; known are {', '.join(sorted(known))}"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from robustdeq.host.suggestions import did_you_mean
 from robustdeq.recipes.parse import parse_config
 from robustdeq.training import TrainConfig
 
@@ -25,8 +25,7 @@ def read_recipe(name: str | Path) -> dict[str, Any]:
     if not path.is_file():
         path = Path(name)
     if not path.is_file():
-        close = difflib.get_close_matches(str(name), list_recipes(), n=3)
-        hint = f"did you mean {' or '.join(close)}?" if close else "'robustdeq recipes' lists them"
+        hint = did_you_mean(str(name), list_recipes(), "'robustdeq recipes' lists them")
         raise ValueError(f"no recipe named {name}, and no such file; {hint}")
     try:
         content = yaml.safe_load(path.read_text())

@@ -1,8 +1,15 @@
 """Threat models (how far an attacker may move an image), budgets and losses."""
 
-from robustdeq.threat.balls import L2, Linf, Threat
-from robustdeq.threat.budget import Budget, number
-from robustdeq.threat.losses import confident, cross_entropy, dlr, dlr_targeted, kl, margin
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from robustdeq.threat.balls import L2, Linf, Threat
+    from robustdeq.threat.budget import Budget, number
+    from robustdeq.threat.losses import confident, cross_entropy, dlr, dlr_targeted, kl, margin
+else:
+    from robustdeq.host.lazy import lazily
+
+    __getattr__, __dir__ = lazily(__name__)
 
 __all__ = [
     "L2",

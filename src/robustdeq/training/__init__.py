@@ -1,9 +1,16 @@
 """Adversarial training."""
 
-from robustdeq.training.config import TrainConfig
-from robustdeq.training.draws import Draws
-from robustdeq.training.objectives import PGDAT, TRADES, Losses, Objective, Penalty, Standard
-from robustdeq.training.states import Depth, Final, RandomState, StatePolicy
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from robustdeq.training.config import TrainConfig
+    from robustdeq.training.draws import Draws
+    from robustdeq.training.objectives import PGDAT, TRADES, Losses, Objective, Penalty, Standard
+    from robustdeq.training.states import Depth, Final, RandomState, StatePolicy
+else:
+    from robustdeq.host.lazy import lazily
+
+    __getattr__, __dir__ = lazily(__name__)
 
 __all__ = [
     "PGDAT",

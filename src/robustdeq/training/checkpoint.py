@@ -11,6 +11,7 @@ from typing import Any, cast
 import torch
 
 from robustdeq.data import Dataset
+from robustdeq.host.differences import differences
 from robustdeq.host.files import write_atomically
 from robustdeq.training.config import TrainConfig
 
@@ -75,23 +76,10 @@ def completed(stored: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any
     }
 
 
-def difference(stored: dict[str, Any], wanted: dict[str, Any], prefix: str = "") -> list[str]:
-    """The entries in which two configurations differ, one line each."""
-    lines = []
-    for key in sorted(stored.keys() | wanted.keys()):
-        a, b = stored.get(key, _NOTHING), wanted.get(key, _NOTHING)
-        if f"{prefix}{key}" in FREE:
-            continue
-        if isinstance(a, dict) and isinstance(b, dict):
-            lines += difference(a, b, f"{prefix}{key}.")
-        elif a != b:
-            lines.append(f"{prefix}{key}: {a!r} in the run, {b!r} asked for")
-    return lines
-
-
 def check_same_run(folder: Path, state: TrainingState, config: TrainConfig, data: Dataset, digest: str) -> None:
     """Refuse to go on with another configuration, or on other images."""
-    lines = difference(completed(state.config, as_json(TrainConfig())), as_json(config))
+    stored = completed(state.config, as_json(TrainConfig()))
+    lines = differences(stored, as_json(config), where="the run", free=FREE)
     if lines:
         raise ValueError(
             f"{folder} holds a run with another configuration; give another --out, or the same options:\n  "
@@ -108,14 +96,6 @@ def check_same_run(folder: Path, state: TrainingState, config: TrainConfig, data
 def as_json(config: TrainConfig) -> dict[str, Any]:
     """A configuration as it is stored."""
     return cast("dict[str, Any]", json.loads(json.dumps(asdict(config))))
-
-
-class _Nothing:
-    def __repr__(self) -> str:
-        return "nothing"
-
-
-_NOTHING = _Nothing()
 
 
 def record_start(folder: Path, config: dict[str, Any], made_with: dict[str, Any], resumed_at: int | None) -> None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from robustdeq.threat import Budget, Linf, number
-from robustdeq.training.objectives import PGDAT, TRADES, Objective, Standard
-from robustdeq.training.states import Final, RandomState, StatePolicy
+import robustdeq.training
+from robustdeq.threat import Budget, number
 
 
 def _at_least(low: int, section: Any, *names: str) -> None:
@@ -71,8 +70,12 @@ class ObjectiveConfig:
             if not number(budget) >= 0:
                 raise ValueError(f"eps and step_size must be >= 0, got {budget}")
 
-    def build(self) -> Objective:
+    def build(self) -> robustdeq.training.Objective:
         """The objective."""
+        from robustdeq.threat import Linf  # these need torch, which `robustdeq train --help` does not wait for
+        from robustdeq.training.objectives import PGDAT, TRADES, Standard
+        from robustdeq.training.states import Final, RandomState, StatePolicy
+
         states: StatePolicy = RandomState(self.variant) if self.states == "random" else Final()
         if self.kind == "standard":
             return Standard(states=states)

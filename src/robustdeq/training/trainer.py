@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import signal
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -16,6 +15,7 @@ from torch import Tensor, nn
 
 from robustdeq.data import Dataset, RandomCropFlip, batch_at, load_dataset, steps_per_epoch
 from robustdeq.host.files import held, remove_stale
+from robustdeq.host.interrupts import Interrupted, StopSignals
 from robustdeq.host.processes import launch
 from robustdeq.host.provenance import provenance
 from robustdeq.models import DEQ
@@ -29,7 +29,6 @@ from robustdeq.training.logs import Log
 from robustdeq.training.objectives import Penalty
 from robustdeq.training.pace import Pace
 from robustdeq.training.schedule import cosine
-from robustdeq.training.signals import Interrupted, StopSignals
 from robustdeq.training.step import TrainStep
 from robustdeq.training.validation import correct_counts
 
@@ -352,7 +351,4 @@ class Trainer:
             asked = self._reduce(asked, "max")
         if int(asked):
             self._save()
-            name = signal.Signals(int(asked)).name
-            raise Interrupted(
-                f"{name}: saved at step {self.step} of {self.total}; the same command goes on", 128 + int(asked)
-            )
+            raise Interrupted(int(asked), f"saved at step {self.step} of {self.total}")

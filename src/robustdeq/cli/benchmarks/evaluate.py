@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from robustdeq.cli.checkpoints import resolve
-from robustdeq.cli.clock import left
 from robustdeq.cli.evaluate import describe
+from robustdeq.cli.progress import left
 from robustdeq.data import load_dataset
 from robustdeq.defences import EarlyState
 from robustdeq.evaluation import evaluate as run_suite

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from robustdeq.cli.clock import left
+from robustdeq.cli.progress import left
 
 ENOUGH = 4
 """Rounds, for quartiles to mean something."""

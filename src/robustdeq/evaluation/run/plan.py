@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from robustdeq.evaluation.run.fingerprint import alike
 from robustdeq.evaluation.store.attack_spec import AttackSpec, canonical
@@ -23,6 +23,7 @@ from robustdeq.evaluation.store.manifest import (
 )
 from robustdeq.evaluation.store.store import Store
 from robustdeq.evaluation.suites.subject import Subject
+from robustdeq.host.differences import differences as unequal
 from robustdeq.host.provenance import provenance
 from robustdeq.threat import Threat
 
@@ -164,27 +165,13 @@ def _wait_for(store: Store, attacks: Iterable[str]) -> None:
 
 def differences(found: Manifest, wanted: Manifest) -> list[str]:
     """Why a run cannot resume a store, one line per difference; empty if it can."""
-    lines = _unequal(found.as_json(), wanted.as_json(), free=(*GROWING, *DESCRIPTIVE))
+    lines = unequal(found.as_json(), wanted.as_json(), where="the store", free=(*GROWING, *DESCRIPTIVE))
     if not lines and found.answers and wanted.answers and not alike(found.answers, wanted.answers):
         lines.append("the predictor gives other logits than the one that created the store (answers)")
     for name in sorted(found.attacks.keys() & wanted.attacks.keys()):
         a, b = found.attacks[name], wanted.attacks[name]
         if a.hash != b.hash:
-            lines += _unequal(a.spec.identity(), b.spec.identity(), prefix=f"attacks.{name}.")
-    return lines
-
-
-def _unequal(a: dict[str, Any], b: dict[str, Any], *, prefix: str = "", free: Sequence[str] = ()) -> list[str]:
-    """One line per path at which two JSON objects differ, without the paths in `free`."""
-    lines = []
-    for key in sorted(a.keys() | b.keys()):
-        old, new = a.get(key), b.get(key)
-        if f"{prefix}{key}" in free:
-            continue
-        if isinstance(old, dict) and isinstance(new, dict):
-            lines += _unequal(old, new, prefix=f"{prefix}{key}.", free=free)
-        elif old != new:
-            lines.append(f"{prefix}{key}: {old!r} in the store, {new!r} asked for")
+            lines += unequal(a.spec.identity(), b.spec.identity(), where="the store", prefix=f"attacks.{name}.")
     return lines
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from robustdeq.evaluation.suites.shipped import SUITES
 from robustdeq.evaluation.suites.stored import stored_attacks
 from robustdeq.evaluation.suites.suite import Context, Suite, SuiteChoice
 from robustdeq.evaluation.suites.variants import read_also
+from robustdeq.host.suggestions import did_you_mean
 from robustdeq.threat import number
 
 WITHOUT_DYNAMICS = (
@@ -47,8 +47,7 @@ def make_suite(wanted: SuiteChoice, context: Context) -> Suite:
     elif Path(str(wanted)).suffix in (".yaml", ".yml") or Path(str(wanted)).is_file():
         suite = read_suite(Path(str(wanted)), context)
     else:
-        close = get_close_matches(str(wanted), SUITES, n=2)
-        hint = f"did you mean {' or '.join(close)}?" if close else f"known are {', '.join(SUITES)}, or a YAML file"
+        hint = did_you_mean(str(wanted), SUITES, f"known are {', '.join(SUITES)}, or a YAML file")
         raise ValueError(f"no suite named {wanted}; {hint}")
     notes = suite.notes if context.dynamic else dict.fromkeys([*suite.notes, WITHOUT_DYNAMICS])
     suite = replace(suite, specs=[*suite.specs, *_source_attacks(context)], notes=list(notes))
@@ -170,6 +169,4 @@ def _own_attack(path: Path, entry: Any, context: Context) -> AttackSpec:
 def _check_keys(path: Path, content: dict[str, Any], known: Sequence[str]) -> None:
     for key in content:
         if key not in known:
-            close = get_close_matches(str(key), known, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(known)}"
-            raise ValueError(f"{path}: unknown key {key!r}; {hint}")
+            raise ValueError(f"{path}: unknown key {key!r}; {did_you_mean(str(key), known, quoted=True)}")

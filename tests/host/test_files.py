@@ -1,4 +1,4 @@
-"""Files are whole or not there."""
+"""Files are complete or absent, whatever happens."""
 
 import errno
 import os
@@ -28,7 +28,7 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_aside(tmp_path, monkeypatch
     assert os.listdir(path.parent) == ["file"]
 
 
-def test_a_training_state_survives_a_full_disk_which_is_said(tmp_path, monkeypatch):
+def test_a_full_disk_leaves_the_old_training_state(tmp_path, monkeypatch):
     state = TrainingState(step=1, model={}, optimizer={}, average=None, best=0.5, config={})
     save_state(tmp_path, state)
 
@@ -42,13 +42,13 @@ def test_a_training_state_survives_a_full_disk_which_is_said(tmp_path, monkeypat
     assert os.listdir(tmp_path) == ["state.pt"]
 
 
-def test_other_errors_stay_what_they_are(tmp_path):
+def test_errors_other_than_a_full_disk_are_not_reworded(tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(FileExistsError):
         write_atomically(tmp_path / "file" / "below", b"")
 
 
-def test_what_dead_processes_left_is_removed_and_what_living_ones_write_is_not(tmp_path):
+def test_files_of_dead_processes_are_removed_and_those_of_living_ones_kept(tmp_path):
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
     host = socket.gethostname()
@@ -66,7 +66,7 @@ def test_what_dead_processes_left_is_removed_and_what_living_ones_write_is_not(t
 
 
 @pytest.mark.parametrize("code", [errno.ENOLCK, errno.ENOSYS, errno.EIO])
-def test_where_there_are_no_locks_nobody_is_kept_out(tmp_path, monkeypatch, code):
+def test_a_file_system_without_locks_keeps_nobody_out(tmp_path, monkeypatch, code):
     def none(*_):
         raise OSError(code, "no locks")
 
@@ -75,7 +75,7 @@ def test_where_there_are_no_locks_nobody_is_kept_out(tmp_path, monkeypatch, code
         pass
 
 
-def test_a_folder_is_held_by_one_process_until_it_ends_however(tmp_path):
+def test_a_folder_is_held_by_one_process_until_it_ends_even_by_a_kill(tmp_path):
     program = "import sys, time; from pathlib import Path; from robustdeq.host.files import held\n"
     program += "with held(Path(sys.argv[1])): print('held', flush=True); time.sleep(600)"
     with subprocess.Popen([sys.executable, "-c", program, tmp_path], stdout=subprocess.PIPE) as other:

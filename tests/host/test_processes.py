@@ -10,7 +10,7 @@ import pytest
 pytestmark = pytest.mark.long
 
 
-def test_a_worker_that_is_early_after_a_restart_waits_for_the_late_one():
+def test_after_a_restart_an_early_worker_waits_for_the_late_one():
     worker = Path(__file__).with_name("late_worker.py")
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("RANK", "WORLD", "LOCAL_", "TORCHELASTIC"))}
     words = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", "--max_restarts=1", worker]

@@ -1,0 +1,164 @@
+"""Command lines: the parser of a verb is made from the signature and the docstring of the verb's function `run`."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from importlib import import_module
+from itertools import pairwise
+from types import NoneType
+from typing import Annotated, Any, Literal, NoReturn, Union, get_args, get_origin, get_type_hints
+
+import docstring_parser
+from jsonargparse import ArgumentParser, set_parsing_settings
+
+import robustdeq
+from robustdeq.cli.places import check_folder
+from robustdeq.host.suggestions import did_you_mean
+
+VERBS = ("quickstart", "recipes", "train", "evaluate", "report", "predict", "bench", "convert")
+"""Each verb is a module of this package with a function `run`."""
+KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text", dict: "a mapping"}
+
+set_parsing_settings(docstring_parse_attribute_docstrings=True)
+
+
+class Parser(ArgumentParser):
+    """The parser of one verb: a wrong command line is one line on standard error and exit code 2."""
+
+    def parse_words(self, words: Sequence[str]) -> dict[str, Any]:
+        """The parameters that a command line gives; flags may be spelt with dashes or with underscores."""
+        end = words.index("--") if "--" in words else len(words)
+        known = [self._known(word) if word.startswith("--") else word for word in words[:end]]
+        options: dict[str, Any] = self.parse_args([*known, *words[end:]], defaults=False).as_dict()
+        return options
+
+    def _known(self, word: str) -> str:
+        """A flag as this parser spells it; an unknown one is refused with the closest known one."""
+        flag, equals, value = word.partition("=")
+        flags = {f.replace("_", "-"): f for f in self._option_string_actions if f.startswith("--")}
+        if spelt := flags.get(flag.replace("_", "-")):
+            return spelt + equals + value
+        parent = flag.rpartition(".")[0]
+        if parent in flags.values() and not any(f.startswith(f"{parent}.") for f in flags):
+            return word  # an entry of a dictionary, such as --model.options.dropout
+        last = flag.lstrip("-").rpartition(".")[2]
+        ends = [f for f in flags.values() if f.rpartition(".")[2] == last]  # --lr is --schedule.lr
+        verb, otherwise = self.prog.split()[-1], f"'{self.prog} --help' lists them"
+        hint = f"did you mean {ends[0]}?" if ends else did_you_mean(flag, flags.values(), otherwise)
+        refuse(f"{verb} has no flag {flag}; {hint}")
+
+    def error(self, message: str, ex: Exception | None = None) -> NoReturn:
+        """Refuse the command line, in a person's words rather than in those of jsonargparse."""
+        text = " ".join(message.split())
+        if found := re.search(r'"(?P<dest>[\w.]+)": .*(?:Got|Given) value: (?P<value>.*)', text):
+            action = self._action(found["dest"])
+            hint = getattr(action, "_typehint", None)
+            choices = _choices(hint)
+            meant = f"; {did_you_mean(found['value'], choices, 'choose one of these')}" if len(choices) > 1 else ""
+            text = f"{_shown(action)}: expected {_expected(hint)}, got {found['value']}{meant}"
+        elif found := re.search(r"arguments are required: (?P<dests>.*)", text):
+            needed = " and ".join(_shown(self._action(dest)) for dest in found["dests"].split(", "))
+            text = f"{self.prog.split()[-1]} needs {needed}; '{self.prog} --help' says more"
+        refuse(text)
+
+    def _action(self, dest: str) -> Any:
+        return next(action for action in self._actions if action.dest == dest)
+
+
+def refuse(message: str) -> NoReturn:
+    """Leave with exit code 2, the code of a wrong command line."""
+    print(f"robustdeq: error: {message}", file=sys.stderr)  # noqa: T201
+    sys.exit(2)
+
+
+def _shown(action: Any) -> str:
+    return action.option_strings[0] if action.option_strings else action.dest.upper()
+
+
+def _choices(hint: Any) -> list[str]:
+    return [str(choice) for choice in get_args(hint)] if get_origin(hint) is Literal else []
+
+
+def _expected(hint: Any) -> str:
+    """A type as a person would say it."""
+    if choices := _choices(hint):
+        return f"one of {', '.join(choices)}" if len(choices) > 1 else choices[0]
+    if get_origin(hint) in (None, dict, list):
+        kind = get_origin(hint) or hint
+        return KINDS.get(kind, getattr(kind, "__name__", str(kind)))
+    return " or ".join(_expected(part) for part in get_args(hint) if part is not NoneType)
+
+
+def parse(words: Sequence[str]) -> Callable[[], int | None]:
+    """The call that a command line asks for; a wrong command line and --help end the program here."""
+    for before, word in pairwise(("robustdeq", *words)):
+        if not word or (word.startswith("--") and word.endswith("=")):
+            refuse(f"there is nothing after {word or before}: is a variable of the shell not set?")
+    if not words:
+        refuse("say what to do; 'robustdeq --help' lists the commands")
+    verb, *rest = words
+    if verb in ("-h", "--help"):
+        return partial(print, overview())
+    if verb not in VERBS:
+        refuse(f"no command {verb}; " + did_you_mean(verb, VERBS, f"there are {', '.join(VERBS)}"))
+    run = import_module(f"robustdeq.cli.{verb}").run
+    options = verb_parser(verb).parse_words(rest)
+    if "out" in options:
+        check_folder(options["out"], "--out")
+    parameters = inspect.signature(run).parameters
+    if "overrides" in parameters:
+        options["overrides"] = {name: options.pop(name) for name in [*options] if name not in parameters}
+    if "command" in parameters:
+        options["command"] = words
+    return partial(run, **options)
+
+
+def overview() -> str:
+    """The text of `robustdeq --help`."""
+    summaries = {verb: (import_module(f"robustdeq.cli.{verb}").run.__doc__ or "").splitlines()[0] for verb in VERBS}
+    lines = [f"  {verb:<12}{summary}" for verb, summary in summaries.items()]
+    usage = "usage: robustdeq [--version] [--help] COMMAND ...\n\n"
+    return f"{usage}{robustdeq.__doc__}\n\ncommands ('robustdeq COMMAND --help' says more):\n" + "\n".join(lines)
+
+
+def verb_parser(verb: str) -> Parser:
+    """The parser of a verb: parameters before the `*` are positional, the others are flags of the same name."""
+    run = import_module(f"robustdeq.cli.{verb}").run
+    documented = docstring_parser.parse(run.__doc__ or "")
+    description = "\n\n".join(filter(None, (documented.short_description, documented.long_description)))
+    parser = Parser(prog=f"robustdeq {verb}", description=description)
+    helps = {parameter.arg_name: parameter.description for parameter in documented.params}
+    hints = get_type_hints(run, include_extras=True)
+    for parameter in inspect.signature(run).parameters.values():
+        name, hint = parameter.name, hints[parameter.name]
+        if get_origin(hint) is Annotated:
+            parser.add_class_arguments(get_args(hint)[1])
+        elif name != "command":
+            _add(parser, parameter, hint, helps.get(name))
+    return parser
+
+
+def _add(parser: Parser, parameter: inspect.Parameter, hint: Any, text: str | None) -> None:
+    """One parameter of `run`: a list takes several words, a bool that is False is a switch, None means not given."""
+    name, given = parameter.name, parameter.default is not parameter.empty
+    options: dict[str, Any] = {"help": text}
+    if given and parameter.default is not None:
+        options["default"] = parameter.default
+    if NoneType in get_args(hint):
+        hint = Union[tuple(part for part in get_args(hint) if part is not NoneType)]  # noqa: UP007
+    if get_origin(hint) is list:
+        options |= {"type": get_args(hint)[0], "nargs": "+"}
+    elif hint is bool and parameter.default is False:
+        options["action"] = "store_true"
+    else:
+        options["type"] = hint
+    if parameter.kind is parameter.POSITIONAL_OR_KEYWORD:
+        parser.add_argument(name, **({"nargs": "?", **options} if given else options))
+        return
+    flag = {"as_json": "json", "json_file": "json"}.get(name, name.replace("defence_", "defence.", 1))
+    flag = flag if "." in flag else flag.replace("_", "-")
+    parser.add_argument(f"--{flag}", dest=name, required=not given, **options)
