@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import robustdeq as rd
-from robustdeq.models.multiscale import BoundMDEQ
+from robustdeq.models.mdeq.dynamics import BoundMDEQ
 
 from .models import images, mdeq, plainly
 

@@ -76,7 +76,7 @@ def test_restarts_that_solve_again_rebuild_their_history_even_in_segments_of_one
         ({"handed_on": "lowest"}, "handed_on='lowest' needs history='restarted'"),
         ({"variant": "released", "history": "kept"}, "set handed_on='iterate' too"),
         ({"every": 0}, "every must be >= 1"),
-        ({"steps": -1}, "steps >= 0"),
+        ({"steps": -1}, "steps, step_size and radius must be >= 0"),
         ({"step_size": -0.1}, "step_size and radius must be >= 0"),
         ({"radius": float("nan")}, "step_size and radius must be >= 0"),
     ],
@@ -87,13 +87,13 @@ def test_wrong_values_are_refused(options, message):
         rd.EntropyReduction(cell(), **options)
 
 
-def test_misspelt_switches_are_refused_with_their_names():
-    with pytest.raises(TypeError, match=r"no option 'directon'; its switches are direction, resolve"):
+def test_a_misspelt_option_is_refused():
+    with pytest.raises(TypeError, match="unexpected keyword argument 'directon'"):
         rd.EntropyReduction(cell(), directon="sign")
 
 
 def test_a_defended_predictor_is_not_defended_twice():
-    with pytest.raises(ValueError, match="reduces entropies already"):
+    with pytest.raises(ValueError, match="defends its input already"):
         rd.EntropyReduction(rd.EarlyState(rd.EntropyReduction(cell()), state=2))
 
 

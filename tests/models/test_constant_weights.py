@@ -2,17 +2,14 @@
 
 import copy
 import pickle
-from contextlib import nullcontext
 
 import pytest
 import torch
 
 import robustdeq as rd
-from robustdeq.models import winograd
-from robustdeq.models.blocks import WeightNormConv2d, constant_weights
+from robustdeq.models.kernels import WeightNormConv2d, constant_weights, winograd
 from robustdeq.models.modes import attacking
 from robustdeq.plain import CountedDynamics
-from robustdeq.training import PGDAT, TRADES, Draws
 
 
 @pytest.fixture
@@ -86,7 +83,7 @@ def test_copies_made_inside_keep_nothing(layer, copied):
     with torch.no_grad(), constant_weights(layer):
         layer.weight(8, 8)
         other = copied(layer)
-    assert (other.keeping, other.kept) == (0, None)
+    assert (other.open_scopes, other.kept) == (0, None)
     with torch.no_grad():
         assert other.weight(8, 8) is not other.weight(8, 8)
 
@@ -116,10 +113,10 @@ def test_a_weight_kept_in_inference_mode_can_be_differentiated_with(layer):
 def test_attacks_keep_weights_and_put_everything_back_after_an_error(wide):
     layers = [m for m in wide.modules() if isinstance(m, WeightNormConv2d)]
     with attacking(wide):
-        assert all(m.keeping == 1 for m in layers)
+        assert all(m.open_scopes == 1 for m in layers)
     with pytest.raises(KeyError), attacking(wide):
         raise KeyError
-    assert all((m.keeping, m.kept) == (0, None) for m in layers)
+    assert all((m.open_scopes, m.kept) == (0, None) for m in layers)
 
 
 @pytest.mark.parametrize("count", [2, 8])  # directly, and by tiles
@@ -130,33 +127,6 @@ def test_f_by_tiles_is_the_plain_one(wide, count):
         z = torch.randn(z0.shape, dtype=z0.dtype, generator=torch.Generator().manual_seed(2))
         plain = CountedDynamics(wide, wide.encoder(x))
         torch.testing.assert_close(f(z), plain(z), rtol=1e-11, atol=1e-11)
-
-
-def test_constant_parts_predict_alike_and_are_put_back(wide):
-    x, own = images(2), (wide.encoder, wide.head)
-    with attacking(wide):
-        before = wide(x)
-        with wide.constant_parts():
-            assert wide.encoder is not own[0]
-            torch.testing.assert_close(wide(x), before, rtol=1e-10, atol=1e-12)
-    with pytest.raises(KeyError), wide.constant_parts():
-        raise KeyError
-    assert (wide.encoder, wide.head) == own
-
-
-@pytest.mark.parametrize("objective", [PGDAT(steps=2), TRADES(steps=2)], ids=["pgdat", "trades"])
-def test_inner_attacks_find_the_same_images_with_constant_parts_as_without(wide, objective, monkeypatch):
-    x, y, draws = images(8), torch.arange(8) % 10, Draws(seed=0, step=0)
-    wide.train()
-    before = {name: tensor.clone() for name, tensor in wide.state_dict().items()}
-    found = objective.perturb(wide, x, y, draws)
-    monkeypatch.setattr(type(wide), "constant_parts", lambda self: nullcontext())
-    monkeypatch.setattr(winograd, "ROWS", 10**9)
-    torch.testing.assert_close(found, objective.perturb(wide, x, y, draws), rtol=0, atol=1e-12)
-    assert wide.training
-    assert all(p.requires_grad for p in wide.parameters())
-    for name, tensor in wide.state_dict().items():
-        torch.testing.assert_close(tensor, before[name], rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("gradient", [rd.Phantom(2), rd.Implicit(), rd.Neumann(2), rd.ThroughSolver()], ids=repr)

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from robustdeq.models.convolution import Pointwise, convolve, for_maps
+from robustdeq.models.kernels.convolution import Pointwise, convolve, for_maps
 
 CL = torch.channels_last
 

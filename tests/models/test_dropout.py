@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import robustdeq as rd
-from robustdeq.models.blocks import WeightNormConv2d
+from robustdeq.models.kernels import WeightNormConv2d
 
 
 @pytest.fixture

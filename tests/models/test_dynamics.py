@@ -162,7 +162,7 @@ def test_an_injection_that_is_no_tensor_needs_dynamics_that_say_where_to_start()
 
 @pytest.mark.parametrize("size", [8, 1])
 def test_groups_of_one_channel_far_from_zero_keep_their_variance(size):
-    from robustdeq.models.blocks import GroupNorm  # an inner layer
+    from robustdeq.models.mdeq.blocks import GroupNorm  # an inner layer
 
     norm, reference = GroupNorm(8, 8), GroupNorm(8, 8).double()
     y = torch.randn(4, 8, size, size, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) + 1000

@@ -5,8 +5,7 @@ import torch
 from torch import nn
 
 import robustdeq as rd
-from robustdeq.models.blocks import WeightNormConv2d
-from robustdeq.models.convolution import untiled
+from robustdeq.models.kernels import WeightNormConv2d, untiled
 
 
 @pytest.fixture(scope="module")

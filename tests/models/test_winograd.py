@@ -4,9 +4,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from robustdeq.models import winograd
-from robustdeq.models.convolution import convolve, for_maps
-from robustdeq.models.winograd import TiledKernel, Transform, convolve_tiled, worth_tiling
+from robustdeq.models.kernels import winograd
+from robustdeq.models.kernels.convolution import convolve, for_maps
+from robustdeq.models.kernels.winograd import TiledKernel, Transform, convolve_tiled, worth_tiling
 
 CL = torch.channels_last
 SIZES = [(4, 4), (8, 8), (4, 8), (16, 12)]

@@ -6,13 +6,12 @@ import difflib
 import fnmatch
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import fields
-from typing import Any, TypeVar
+from dataclasses import fields, replace
+from typing import Any, Literal, TypeVar, overload
 
 from torch import nn
 
-from robustdeq.models.mdeq import MDEQ
-from robustdeq.models.multiscale import MDEQConfig
+from robustdeq.models.mdeq import MDEQ, MDEQConfig
 from robustdeq.models.pretrained import Architecture, Pretrained
 from robustdeq.models.resnet import ResNet
 
@@ -57,9 +56,9 @@ B = TypeVar("B", bound=Callable[..., nn.Module])
 
 
 def register_model(name: str) -> Callable[[B], B]:
-    """Decorate a function that builds a model, so that `create_model(name)` and checkpoints know it.
+    """Registers the decorated function, which builds a model, for `create_model(name)` and for checkpoints.
 
-    Its options must be keywords with JSON values, and it should return a `DEQ` (or another `Pretrained` module).
+    Its options must be keywords with JSON values, and it should return a `DEQ`.
     """
     if not isinstance(name, str):
         raise TypeError('give the model a name: @robustdeq.register_model("my-deq")')
@@ -74,21 +73,37 @@ def register_model(name: str) -> Callable[[B], B]:
 
 
 def list_models(pattern: str = "*") -> list[str]:
-    """Names for `create_model`, filtered by a pattern such as "mdeq-*"."""
+    """The names that `create_model` knows, optionally only those that match a pattern such as "mdeq-*"."""
     return sorted(fnmatch.filter([*_PRESETS, *_BUILDERS], pattern))
 
 
+@overload
+def create_model(
+    name: Literal["mdeq-large", "mdeq-small", "mdeq-tiny", "mdeq-nano", "mdeq"], **options: Any
+) -> MDEQ: ...
+@overload
+def create_model(name: Literal["resnet18", "resnet-tiny", "resnet"], **options: Any) -> ResNet: ...
+@overload
+def create_model(name: str, **options: Any) -> Any: ...
 def create_model(name: str, **options: Any) -> Any:
-    """A freshly initialised model.
+    """A model with freshly initialised weights.
 
     Args:
         name: One of `list_models()`.
-        options: Override the named model's own, e.g. num_classes=100, dropout=0.1, solver=Broyden(max_steps=12).
+        options: Options that replace those of the named model, such as num_classes=100 or solver=Broyden(max_steps=12).
     """
     if name not in _PRESETS:
         return build(name, **options)
     architecture, preset = _PRESETS[name]
-    return build(architecture, **{**preset, **options})
+    return named(build(architecture, **{**preset, **options}), name)
+
+
+def named(model: Any, preset: str | None) -> Any:
+    """The model, with the preset noted in its architecture if the model has the sizes of that preset."""
+    own = getattr(model, "architecture", None)
+    if preset is not None and own is not None and preset_of(own.name, own.options) == preset:
+        model.architecture = replace(own, preset=preset)
+    return model
 
 
 def build(architecture: str, **options: Any) -> Any:
@@ -104,13 +119,13 @@ def build(architecture: str, **options: Any) -> Any:
         if known is not None and option not in known:
             raise TypeError(f"{architecture} has no option {option!r}{_suggest(option, known)}")
     model = builder(**options)
-    if isinstance(model, Pretrained) and builder not in (MDEQ, ResNet):  # those two describe themselves, in full
+    if isinstance(model, Pretrained) and builder not in (MDEQ, ResNet):  # these two set their architecture themselves
         model.architecture = Architecture(architecture, options)
     return model
 
 
 def preset_of(architecture: str, options: Mapping[str, Any]) -> str:
-    """The named model that has these sizes, else the architecture."""
+    """The named model with these sizes, or the name of the architecture if there is none."""
     for name, (kind, preset) in _PRESETS.items():
         sizes = [key for key in ("channels", "widths") if key in preset]
         if kind == architecture and all([*options.get(key, ())] == [*preset[key]] for key in sizes):
@@ -119,7 +134,7 @@ def preset_of(architecture: str, options: Mapping[str, Any]) -> str:
 
 
 def _options(builder: Callable[..., Any]) -> list[str] | None:
-    """The keywords a builder takes, or None if it takes any."""
+    """The keywords that a builder takes, or None if it takes any."""
     parameters = inspect.signature(builder).parameters.values()
     named = [p.name for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)]
     if builder is MDEQ:
