@@ -1,4 +1,4 @@
-"""Folded copies compute the same function of their input."""
+"""Folded copies compute the same function of their input and are made once per set of weights."""
 
 import copy
 import pickle
@@ -89,7 +89,7 @@ def changes():
 
 
 @pytest.mark.parametrize("change", changes().values(), ids=changes().keys())
-def test_copies_are_folded_once_per_weights_and_again_after(model, change):
+def test_copies_are_made_once_and_again_after(model, change):
     model.eval()
     before = model.inference_parts()
     assert all(a is b for a, b in zip(model.inference_parts(), before, strict=True))

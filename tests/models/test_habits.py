@@ -1,4 +1,4 @@
-"""What users of PyTorch expect of any module."""
+"""Habits that users of PyTorch expect of every module."""
 
 import gc
 import weakref

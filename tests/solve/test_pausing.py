@@ -83,17 +83,17 @@ def test_a_rebase_costs_one_evaluation(make_solver):
 
 
 @every_solver
-@pytest.mark.parametrize("at", [1, 2, 7])
-def test_a_rebase_to_another_f_leads_to_the_others_fixed_point(make_solver, at):
-    old = Linear.random(3, (6,), 0.8, symmetric=True)
+@pytest.mark.parametrize("at", [1, 7])
+def test_a_rebase_leads_to_the_fixed_point_of_the_new_f(make_solver, at):
+    old = Linear.random(3, (6,), 0.5, symmetric=True)
     new = old.driven_by(old.u.flip(0) + 1)
-    iteration = Iteration(old, old.z0, make_solver(max_steps=250), tol=1e-11).advance(at)
+    iteration = Iteration(old, old.z0, make_solver(max_steps=100), tol=1e-11).advance(at)
     solution = iteration.rebase(new).advance().solution().require_converged()
     assert_close(solution.value, new.fixed_point, rtol=0, atol=1e-9)
 
 
 @every_solver
-def test_a_sample_that_had_converged_goes_on_when_f_changes(make_solver):
+def test_a_converged_sample_continues_when_f_changes(make_solver):
     """CONVERGED is a claim about the f at hand: after a rebase the old claim does not hold."""
     old = Linear.random(2, (4,), 0.5, symmetric=True)
     new = old.driven_by(old.u + 1)

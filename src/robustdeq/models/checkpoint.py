@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from robustdeq.models.pretrained import (
     shipped,
     weights_digest,
 )
-from robustdeq.models.registry import build, named
+from robustdeq.models.registry import build
 from robustdeq.models.resnet import ResNet
 from robustdeq.models.settings import decode
 
@@ -114,7 +115,9 @@ def _build(folder: Path, config: dict[str, Any]) -> Any:
         }
         with torch.random.fork_rng(devices=[]):  # the initial weights are overwritten: leave the generator as it was
             options = {k: decode(v) for k, v in config["options"].items()}
-            model = named(build(config["architecture"], **options), config.get("preset"))
+            model = build(config["architecture"], **options)
+            if config.get("preset") is not None:
+                model.architecture = replace(model.architecture, preset=str(config["preset"]))
         model.check_settings(settings)
     except (KeyError, TypeError, ValueError) as error:
         reason = f"it lacks {error}" if isinstance(error, KeyError) else str(error)

@@ -95,14 +95,9 @@ def create_model(name: str, **options: Any) -> Any:
     if name not in _PRESETS:
         return build(name, **options)
     architecture, preset = _PRESETS[name]
-    return named(build(architecture, **{**preset, **options}), name)
-
-
-def named(model: Any, preset: str | None) -> Any:
-    """The model, with the preset noted in its architecture if the model has the sizes of that preset."""
-    own = getattr(model, "architecture", None)
-    if preset is not None and own is not None and preset_of(own.name, own.options) == preset:
-        model.architecture = replace(own, preset=preset)
+    model = build(architecture, **{**preset, **options})
+    if preset_of(model.architecture.name, model.architecture.options) == name:  # not if an option replaced the sizes
+        model.architecture = replace(model.architecture, preset=name)
     return model
 
 
