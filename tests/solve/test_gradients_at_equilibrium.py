@@ -60,7 +60,7 @@ def test_the_closed_form_of_the_tanh_cell_is_the_finite_difference():
 def test_the_gradient_through_any_converged_solver_is_exact(make_solver):
     problem = TanhCell.random(2, 4, 0.7)
     c = weights(problem)
-    z = equilibrium(Phantom(steps=200, damping=1.0), problem, problem.u)
+    z = equilibrium(Phantom(steps=80, damping=1.0), problem, problem.u)
     result = gradient(ThroughSolver(), problem, c, solver=make_solver(max_steps=60), tol=1e-11)
     assert_close(result, problem.gradient(z, c), rtol=0, atol=1e-5)
 

@@ -11,9 +11,9 @@ from tests.problems import Linear
 
 TOLERANCES = {torch.float64: 1e-8, torch.float32: 1e-3}
 
-few = settings(deadline=None, max_examples=20, derandomize=True, database=None)
+few = settings(deadline=None, max_examples=15, derandomize=True, database=None)
 latents = st.lists(st.integers(1, 3), min_size=0, max_size=3).map(tuple)
-radii = st.floats(0.01, 0.89)
+radii = st.floats(0.01, 0.7)
 solvers = st.sampled_from(list(SOLVERS.values()))
 problems = st.builds(
     lambda batch, latent, radius, dtype, seed: (
@@ -38,7 +38,7 @@ def norms(z):
 def test_a_converged_value_has_a_small_residual_and_is_as_near_the_fixed_point_as_that_implies(case, make_solver):
     """A has norm `radius`, so ||z - z*|| <= ||f(z) - z|| / (1 - radius)."""
     problem, radius, tol = case
-    solution = fixed_point(problem, problem.z0, make_solver(max_steps=400), tol=tol).require_converged()
+    solution = fixed_point(problem, problem.z0, make_solver(max_steps=120), tol=tol).require_converged()
     fz = problem(solution.value)
     rounding = 20 * torch.finfo(fz.dtype).eps
     residual = norms(fz - solution.value) / norms(fz)
