@@ -1,6 +1,7 @@
 """The checkpoints that are shipped with robustdeq."""
 
 import json
+from functools import cache
 from importlib import resources
 
 import pytest
@@ -34,11 +35,16 @@ def test_a_shipped_checkpoint_loads_by_name_and_says_what_it_was_trained_for(nam
     assert bool(logits.isfinite().all())
 
 
+@cache
+def real_images():
+    test = load_dataset("cifar10", REAL).test
+    return test.pixels[:100].float() / 255, test.labels[:100]
+
+
 @needs_cifar10
 @pytest.mark.parametrize("name", NAMES)
 def test_a_shipped_checkpoint_classifies_real_images(name):
-    test = load_dataset("cifar10", REAL).test
-    x, y = test.pixels[:100].float() / 255, test.labels[:100]
+    x, y = real_images()
     with torch.no_grad():
         right = (rd.load(name)(x).argmax(1) == y).float().mean()
     assert right > 0.4  # by chance 0.1
