@@ -32,7 +32,7 @@ def test_a_benchmark_says_how_far_single_rounds_lie_apart():
 
 def test_bench_counts_the_multiply_adds_of_mdeq_large(monkeypatch):
     from robustdeq.cli.benchmarks.measure import ConvolutionLog
-    from robustdeq.models import winograd
+    from robustdeq.models.kernels import winograd
 
     def count():
         f, z0 = model.begin(torch.rand(1, 3, 32, 32))

@@ -1,4 +1,4 @@
-"""Models to defend: a tiny MDEQ, a smooth cell, and one whose samples get into every kind of trouble."""
+"""Models to defend: a tiny MDEQ, a smooth cell, and one whose samples converge, diverge or become non-finite."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A sample's pass is its own, whatever trouble its batch-mates are in."""
+"""Passes are batch-independent, even if other samples of the batch diverge or become non-finite."""
+
+from functools import cache
 
 import pytest
 import torch
@@ -23,7 +25,7 @@ def troubled():
 SETTINGS = {"every": 2, "steps": 3, "step_size": 0.3, "radius": 0.1}
 
 
-def test_the_images_are_in_the_trouble_they_are_meant_to_be_in():
+def test_the_images_converge_diverge_and_break_as_intended():
     model, x = troubled()
     kinds = [rd.Status.STEP_LIMIT, rd.Status.CONVERGED, rd.Status.DIVERGED, rd.Status.NON_FINITE]
     undefended = model.trajectory(x)
@@ -47,11 +49,17 @@ def test_a_troubled_batch_equals_algorithm_1():
     assert_close(trajectory.inputs[-1, 2], x[NAN], rtol=0, atol=0, equal_nan=True)  # left as it was received
 
 
-@pytest.mark.parametrize("order", [[i] for i in range(5)] + [[4, 1, 0], [3, 0, 1, 2, 4][::-1]], ids=str)
-def test_results_do_not_depend_on_batch_mates(variant, order):
+@cache
+def whole_batch(variant):
     model, x = troubled()
     defended = rd.EntropyReduction(model, variant=variant, **SETTINGS)
-    whole, part = defended.trajectory(x), defended.trajectory(x[order])
+    return defended, x, defended.trajectory(x)
+
+
+@pytest.mark.parametrize("order", [[i] for i in range(5)] + [[4, 2, 1, 0, 3]], ids=str)
+def test_results_are_batch_independent(variant, order):
+    defended, x, whole = whole_batch(variant)
+    part = defended.trajectory(x[order])
     # the diverging sample's states are large: compare in units of each sample's own size
     size = whole.states.nan_to_num().abs().amax((0, 2), keepdim=True).clamp_min(1)
     assert_close(part.states / size[:, order], (whole.states / size)[:, order], rtol=0, atol=1e-10, equal_nan=True)
@@ -61,14 +69,14 @@ def test_results_do_not_depend_on_batch_mates(variant, order):
     assert_close(part.inner_entropy, whole.inner_entropy[:, :, order], rtol=0, atol=1e-10, equal_nan=True)
 
 
-def test_logits_of_an_mdeq_do_not_depend_on_batch_mates(variant):
-    model, x = mdeq(), images(4, 3, 8, 8)
+def test_logits_of_an_mdeq_are_batch_independent(variant):
+    model, x = mdeq(), images(3, 3, 8, 8)
     x[1] = torch.nan
-    defended = rd.EarlyState(rd.EntropyReduction(model, variant=variant, steps=3), state=8)
+    defended = rd.EarlyState(rd.EntropyReduction(model, variant=variant, steps=1), state=8)
     together = defended(x)
     assert together[1].isnan().all()
-    assert together[[0, 2, 3]].isfinite().all()
-    for i in (0, 2, 3):
+    assert together[[0, 2]].isfinite().all()
+    for i in (0, 2):
         assert_close(defended(x[i : i + 1]), together[i : i + 1], rtol=0, atol=1e-10)
 
 
@@ -76,7 +84,8 @@ def test_purified_images_stay_in_the_ball_and_in_the_pixels(variant):
     model, x = mdeq(), images(4, 3, 8, 8)
     radius = 5 / 255
     for direction in ("gradient", "sign"):
-        defended = rd.EntropyReduction(model, variant=variant, direction=direction, step_size=10.0, radius=radius)
+        settings = {"every": 4, "steps": 2, "step_size": 10.0, "radius": radius}
+        defended = rd.EntropyReduction(model, variant=variant, direction=direction, **settings)
         inputs = defended.trajectory(x).inputs
         assert (inputs - x).abs().max() <= radius + 1e-15
         assert (inputs - x).abs().max() > radius - 1e-12

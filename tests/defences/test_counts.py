@@ -1,4 +1,4 @@
-"""What a defended prediction computes, counted: nothing twice."""
+"""A defended prediction computes nothing twice: layers and parts of f are counted."""
 
 from collections import Counter
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import robustdeq as rd
-from robustdeq.models.multiscale import BoundMDEQ
+from robustdeq.models.mdeq.dynamics import BoundMDEQ
 
 from .models import images, mdeq, plainly
 
@@ -37,10 +37,10 @@ def counted(monkeypatch):
 
 def test_algorithm_1_prepares_each_state_once_and_the_rest_per_iteration(counted):
     model, counts = counted
-    predictor = rd.EarlyState(rd.EntropyReduction(model, every=2, steps=10), state=8)
+    predictor = rd.EarlyState(rd.EntropyReduction(model, every=2, steps=3), state=8)
     with torch.no_grad():
         predictor(images(2, 3, 8, 8))
-    interventions, steps = 4, 10
+    interventions, steps = 4, 3
     states = 8 + interventions  # z^[0..7], and the z^[t] that each intervention looks at before it is solved again
     assert counts["prepare"] == states
     assert counts["inject_unpacked"] == 8 + interventions * (steps + 1)  # of which one rebases the solver
@@ -53,23 +53,23 @@ def test_algorithm_1_prepares_each_state_once_and_the_rest_per_iteration(counted
 
 def test_the_released_segments_prepare_each_state_once(counted):
     model, counts = counted
-    predictor = rd.EarlyState(rd.EntropyReduction(model, every=2, steps=10, variant="released"), state=8)
+    predictor = rd.EarlyState(rd.EntropyReduction(model, every=2, steps=3, variant="released"), state=8)
     with torch.no_grad():
         predictor(images(2, 3, 8, 8))
     assert counts["prepare"] == 8  # z^[0..7]; z^[8] is only read
-    assert counts["inject_unpacked"] == 8 + 3 + 3 * 10
-    assert counts["encoder"] == 1 + 3 * (10 + 1)
-    assert counts["head"] == 3 * 10 + 1
+    assert counts["inject_unpacked"] == 8 + 3 + 3 * 3
+    assert counts["encoder"] == 1 + 3 * (3 + 1)
+    assert counts["head"] == 3 * 3 + 1
 
 
 def test_an_early_state_is_not_defended_beyond_itself(counted):
     model, counts = counted
     with torch.no_grad():
-        rd.EarlyState(rd.EntropyReduction(model, every=2, steps=10), state=3)(images(2, 3, 8, 8))
+        rd.EarlyState(rd.EntropyReduction(model, every=2, steps=3), state=3)(images(2, 3, 8, 8))
     assert counts["prepare"] == 3 + 1
-    assert counts["head"] == 10 + 1
+    assert counts["head"] == 3 + 1
 
 
 def test_the_plain_defence_computes_f_in_full_every_time():
-    run = plainly(mdeq(), images(2, 3, 8, 8), every=2, steps=10, judge_last=False)
-    assert run.evaluations == 8 + 4 * (10 + 1)
+    run = plainly(mdeq(), images(2, 3, 8, 8), every=2, steps=3, judge_last=False)
+    assert run.evaluations == 8 + 4 * (3 + 1)

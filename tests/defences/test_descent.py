@@ -1,4 +1,4 @@
-"""The inner loop by itself: layouts of pixels, gradients that are not numbers, encoders whose gradients are views."""
+"""The updates of x^ alone: memory layouts, non-finite gradients, and encoders whose gradients are views."""
 
 import pytest
 import torch
@@ -43,7 +43,7 @@ def averaging(width=6):
 @pytest.mark.parametrize("direction", ["sign", "gradient"])
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
 @pytest.mark.parametrize(("model", "shape"), [(cell(), (3, 1, 4, 4)), (averaging(), (3, 3, 4, 4))])
-def test_it_is_the_formula_in_every_layout(model, shape, layout, direction):
+def test_updates_are_the_formula_in_every_layout(model, shape, layout, direction):
     x = images(*shape)
     found = moved(model, x.contiguous(memory_format=layout), direction)
     assert (found - x).abs().max() > 1e-4
@@ -51,7 +51,7 @@ def test_it_is_the_formula_in_every_layout(model, shape, layout, direction):
 
 
 @pytest.mark.parametrize("direction", ["sign", "gradient"])
-def test_pixels_without_a_finite_gradient_stay(direction):
+def test_pixels_without_a_finite_gradient_do_not_move(direction):
     class Broken(torch.autograd.Function):
         """Gradients of three pixels are not numbers."""
 

@@ -1,4 +1,4 @@
-"""The comparison itself: it notices what is wrong and what is missing."""
+"""The comparison itself notices wrong and missing numbers."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ GOLDEN = {"a": np.array([1.0, -100.0]), "steps": np.array([3, 8])}
 OURS = {"a": torch.tensor([1.0, -100.0], dtype=torch.float64), "steps": torch.tensor([3, 8])}
 
 
-def test_equal_numbers_meet():
+def test_equal_numbers_pass():
     assert_meets(OURS, GOLDEN, tol=0.0)
 
 
@@ -31,13 +31,13 @@ def test_tolerance_is_relative_to_the_largest_entry():
     ],
     ids=["integer", "nan", "shape", "dtype"],
 )
-def test_wrong_numbers_do_not_meet(wrong):
+def test_wrong_numbers_fail(wrong):
     with pytest.raises(AssertionError, match=next(iter(wrong))):
         assert_meets(OURS | wrong, GOLDEN, tol=1.0)
 
 
 @pytest.mark.parametrize("ours", [{"a": OURS["a"]}, OURS | {"b": OURS["a"]}], ids=["missing", "unknown"])
-def test_what_is_returned_must_be_what_is_stored(ours):
+def test_returned_names_must_be_the_stored_ones(ours):
     with pytest.raises(AssertionError, match="not both returned and stored"):
         assert_meets(ours, GOLDEN, tol=1.0)
 

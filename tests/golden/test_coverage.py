@@ -32,12 +32,12 @@ def excused(file, name):
     return matches(name, NOT_NUMBERS.get(file, ()))
 
 
-def test_the_data_are_the_files_we_know():
+def test_the_golden_files_are_the_known_ones():
     assert {path.stem for path in DATA.glob("*.npz")} == {f"{case}_{file}" for case, file in EVERY_FILE}
 
 
 @pytest.mark.parametrize(("case", "file"), EVERY_FILE)
-def test_every_array_is_compared_or_given_or_excused(case, file):
+def test_every_array_is_compared_or_is_an_input_or_is_excused(case, file):
     left_out = [
         name
         for name in arrays(case, file)

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 import robustdeq as rd
-from robustdeq.defences import entropy
-from robustdeq.defences.flows import restarted_history
+from robustdeq.defences import flows
 
 from .cases import CASES, Digest
 from .comparison import compares
@@ -63,11 +62,11 @@ def defended(case_name, variant, images, every, steps) -> Defended:
     defence = rd.EntropyReduction(model, every=every, steps=steps, variant="released")
     ends: list[rd.Iteration] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(entropy, "restarted_history", partial(restarted_history, watch=ends.append))
+        patch.setattr(flows, "restarted_history", partial(flows.restarted_history, watch=ends.append))
         trajectory = defence.trajectory(x)
     handed = [end.memory.first for end in ends[1:]]
 
-    logits = defence(x)
+    logits = trajectory.deployed
     f, _ = model.begin(x)  # the ninth column is unrolled with the image as it was received
     y = f(ends[-1].value)
     for _ in range(9):

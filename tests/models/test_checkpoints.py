@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 
 import pytest
 import torch
@@ -49,8 +50,11 @@ SETTINGS = [
 ]
 
 
-@pytest.mark.parametrize(("solver", "gradient"), SETTINGS, ids=lambda part: type(part).__name__)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    ("solver", "gradient", "dtype"),
+    [(*parts, (torch.float32, torch.float64)[i % 2]) for i, parts in enumerate(SETTINGS)],
+    ids=lambda part: getattr(part, "__name__", type(part).__name__),
+)
 def test_an_mdeq_comes_back_exactly(make_mdeq, make_images, tmp_path, solver, gradient, dtype):
     model = make_mdeq(
         dtype=dtype, downsample=1, mean=(0.1, 0.2, 0.3), std=(0.5, 0.5, 0.5), solver=solver, gradient=gradient
@@ -148,3 +152,21 @@ def test_models_can_be_pushed_to_the_hub(model, tmp_path, monkeypatch):
     monkeypatch.setattr(hub_mixin, "HfApi", Api)
     model.push_to_hub("someone/model")
     assert {"config.json", "model.safetensors"} <= uploads.keys()
+
+
+def test_the_name_that_a_model_was_created_by_is_stored(tmp_path):
+    rd.create_model("mdeq-nano", dropout=0.1).save_pretrained(tmp_path / "named")
+    rd.create_model("mdeq-nano", channels=(8, 16)).save_pretrained(tmp_path / "other-sizes")
+    configs = {name: json.loads((tmp_path / name / "config.json").read_text()) for name in ("named", "other-sizes")}
+    assert configs["named"]["preset"] == "mdeq-nano"
+    assert "preset" not in configs["other-sizes"]
+    assert rd.load(tmp_path / "named").model_name == "mdeq-nano"
+    assert rd.load(tmp_path / "other-sizes").model_name == "mdeq"
+
+
+def test_the_name_of_an_older_checkpoint_is_recognised_by_its_sizes(tmp_path):
+    model = rd.create_model("mdeq-nano")
+    model.architecture = replace(model.architecture, preset=None)
+    model.save_pretrained(tmp_path)
+    assert "preset" not in json.loads((tmp_path / "config.json").read_text())
+    assert rd.load(tmp_path).model_name == "mdeq-nano"

@@ -1,18 +1,15 @@
-"""What depends on the weights alone is computed once where they do not change, and anew where they do."""
+"""Effective weights are computed once while they are constant, and again after a parameter has changed."""
 
 import copy
 import pickle
-from contextlib import nullcontext
 
 import pytest
 import torch
 
 import robustdeq as rd
-from robustdeq.models import winograd
-from robustdeq.models.blocks import WeightNormConv2d, constant_weights
+from robustdeq.models.kernels import WeightNormConv2d, constant_weights, winograd
 from robustdeq.models.modes import attacking
 from robustdeq.plain import CountedDynamics
-from robustdeq.training import PGDAT, TRADES, Draws
 
 
 @pytest.fixture
@@ -26,14 +23,14 @@ def wide():
     """Two scales whose block convolutions go by tiles."""
     torch.manual_seed(0)
     sizes = {"channels": (64, 64), "head_channels": (4, 4), "final_channels": 8, "downsample": 2, "dropout": 0.0}
-    return rd.create_model("mdeq-small", **sizes).double()
+    return rd.create_model("mdeq-small", solver=rd.Broyden(max_steps=4), **sizes).double()
 
 
 def images(count):
     return torch.rand(count, 3, 32, 32, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
 
 
-def test_passes_share_the_weight_inside_and_not_outside(layer):
+def test_passes_share_the_weight_inside_a_scope_only(layer):
     layer.requires_grad_(False)
     assert layer.weight(8, 8) is not layer.weight(8, 8)
     with constant_weights(layer):
@@ -51,7 +48,7 @@ def test_sizes_share_one_transform(layer):
         assert layer.weight(8, 8).transform is layer.weight(16, 16).transform
 
 
-def test_a_changed_parameter_is_seen_even_inside(layer):
+def test_a_changed_parameter_is_noticed_inside_a_scope(layer):
     with torch.no_grad(), constant_weights(layer):
         before = layer.weight(8, 8)
         layer.weight_v.mul_(-1)
@@ -60,8 +57,8 @@ def test_a_changed_parameter_is_seen_even_inside(layer):
         torch.testing.assert_close(after.weight, -before.weight)
 
 
-def test_a_parameter_in_the_place_of_another_is_seen_even_inside(layer):
-    """Its memory may be that of the one before, and its version the same."""
+def test_a_replaced_parameter_is_noticed_inside_a_scope(layer):
+    """It may have the memory address and the version of the parameter before."""
     with torch.no_grad(), constant_weights(layer):
         for k in range(1, 9):
             given = {name: torch.full_like(p, k) for name, p in layer.named_parameters()}
@@ -82,11 +79,11 @@ class _Weight(torch.nn.Module):
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
-def test_copies_made_inside_keep_nothing(layer, copied):
+def test_copies_made_inside_a_scope_keep_nothing(layer, copied):
     with torch.no_grad(), constant_weights(layer):
         layer.weight(8, 8)
         other = copied(layer)
-    assert (other.keeping, other.kept) == (0, None)
+    assert (other.open_scopes, other.kept) == (0, None)
     with torch.no_grad():
         assert other.weight(8, 8) is not other.weight(8, 8)
 
@@ -102,7 +99,7 @@ def test_a_differentiable_weight_has_its_own_graph(layer):
     torch.testing.assert_close(gradient, expected, rtol=0, atol=0)
 
 
-def test_a_weight_kept_in_inference_mode_can_be_differentiated_with(layer):
+def test_a_weight_kept_in_inference_mode_can_be_used_with_autograd(layer):
     layer.requires_grad_(False)
     x = torch.randn(8, 64, 8, 8, dtype=torch.float64)
     with constant_weights(layer):
@@ -113,17 +110,17 @@ def test_a_weight_kept_in_inference_mode_can_be_differentiated_with(layer):
     assert x.grad is not None
 
 
-def test_attacks_keep_weights_and_put_everything_back_after_an_error(wide):
+def test_attacks_keep_weights_and_drop_them_after_an_error(wide):
     layers = [m for m in wide.modules() if isinstance(m, WeightNormConv2d)]
     with attacking(wide):
-        assert all(m.keeping == 1 for m in layers)
+        assert all(m.open_scopes == 1 for m in layers)
     with pytest.raises(KeyError), attacking(wide):
         raise KeyError
-    assert all((m.keeping, m.kept) == (0, None) for m in layers)
+    assert all((m.open_scopes, m.kept) == (0, None) for m in layers)
 
 
 @pytest.mark.parametrize("count", [2, 8])  # directly, and by tiles
-def test_f_by_tiles_is_the_plain_one(wide, count):
+def test_f_with_tiles_is_the_plain_f(wide, count):
     x = images(count)
     with attacking(wide), torch.no_grad():
         f, z0 = wide.begin(x)
@@ -132,35 +129,8 @@ def test_f_by_tiles_is_the_plain_one(wide, count):
         torch.testing.assert_close(f(z), plain(z), rtol=1e-11, atol=1e-11)
 
 
-def test_constant_parts_predict_alike_and_are_put_back(wide):
-    x, own = images(2), (wide.encoder, wide.head)
-    with attacking(wide):
-        before = wide(x)
-        with wide.constant_parts():
-            assert wide.encoder is not own[0]
-            torch.testing.assert_close(wide(x), before, rtol=1e-10, atol=1e-12)
-    with pytest.raises(KeyError), wide.constant_parts():
-        raise KeyError
-    assert (wide.encoder, wide.head) == own
-
-
-@pytest.mark.parametrize("objective", [PGDAT(steps=2), TRADES(steps=2)], ids=["pgdat", "trades"])
-def test_inner_attacks_find_the_same_images_with_constant_parts_as_without(wide, objective, monkeypatch):
-    x, y, draws = images(8), torch.arange(8) % 10, Draws(seed=0, step=0)
-    wide.train()
-    before = {name: tensor.clone() for name, tensor in wide.state_dict().items()}
-    found = objective.perturb(wide, x, y, draws)
-    monkeypatch.setattr(type(wide), "constant_parts", lambda self: nullcontext())
-    monkeypatch.setattr(winograd, "ROWS", 10**9)
-    torch.testing.assert_close(found, objective.perturb(wide, x, y, draws), rtol=0, atol=1e-12)
-    assert wide.training
-    assert all(p.requires_grad for p in wide.parameters())
-    for name, tensor in wide.state_dict().items():
-        torch.testing.assert_close(tensor, before[name], rtol=0, atol=0)
-
-
 @pytest.mark.parametrize("gradient", [rd.Phantom(2), rd.Implicit(), rd.Neumann(2), rd.ThroughSolver()], ids=repr)
-def test_every_gradient_policy_is_the_same_by_tiles(wide, gradient, monkeypatch):
+def test_every_gradient_policy_is_the_same_with_tiles(wide, gradient, monkeypatch):
     x = images(8).requires_grad_()
     monkeypatch.setattr(wide, "gradient", gradient)
     monkeypatch.setattr(wide, "tol", 1e-12)

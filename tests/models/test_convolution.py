@@ -1,11 +1,11 @@
-"""Convolutions handed to the machine in other forms: same values, gradients and second gradients."""
+"""All forms of a convolution have the same values, gradients and second derivatives."""
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-from robustdeq.models.convolution import Pointwise, convolve, for_maps
+from robustdeq.models.kernels.convolution import Pointwise, convolve, for_maps
 
 CL = torch.channels_last
 
@@ -18,7 +18,7 @@ def draw(*shape, seed=0):
 @pytest.mark.parametrize("size", [(2, 2), (1, 2), (2, 1), (1, 1), (4, 4), (3, 2)])
 @pytest.mark.parametrize("layout", [torch.contiguous_format, CL])
 @pytest.mark.parametrize("kernel", [1, 3])
-def test_a_kernel_for_maps_of_one_size_convolves_as_before(size, layout, kernel):
+def test_the_form_for_maps_of_one_size_is_the_same_convolution(size, layout, kernel):
     x = draw(3, 4, *size).contiguous(memory_format=layout)
     weight = draw(5, 4, kernel, kernel, seed=1).contiguous(memory_format=layout)
     expected = F.conv2d(x, weight, padding=kernel // 2)
@@ -34,7 +34,7 @@ def test_only_3x3_kernels_on_maps_of_at_most_2x2_become_matrices():
 
 @pytest.mark.parametrize("size", [(2, 2), (4, 4)])
 @pytest.mark.parametrize("kernel", [1, 3])
-def test_gradients_of_first_and_second_order(size, kernel):
+def test_first_and_second_derivatives_are_correct(size, kernel):
     x = draw(2, 3, *size).contiguous(memory_format=CL).requires_grad_()
     weight = draw(2, 3, kernel, kernel, seed=1).requires_grad_()
 
@@ -45,7 +45,7 @@ def test_gradients_of_first_and_second_order(size, kernel):
     assert torch.autograd.gradgradcheck(function, (x, weight))
 
 
-def test_results_lie_channels_last_where_images_do():
+def test_results_are_channels_last_if_images_are():
     x = draw(2, 4, 2, 2).contiguous(memory_format=CL)
     for weight in (draw(4, 4, 1, 1), for_maps(draw(4, 4, 3, 3), 2, 2)):
         assert convolve(x, weight).is_contiguous(memory_format=CL)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import robustdeq as rd
-from robustdeq.models.blocks import WeightNormConv2d
+from robustdeq.models.kernels import WeightNormConv2d
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_all_f_calls_of_a_forward_share_the_masks(model, x):
     torch.testing.assert_close(y, result.y, rtol=0, atol=1e-10)  # the differentiated ones
 
 
-def test_a_generator_makes_a_training_forward_reproducible_and_spares_the_global_one(model, x):
+def test_a_generator_makes_a_training_pass_reproducible_without_the_global_one(model, x):
     state = torch.get_rng_state()
     first, second, other = (model.run(x, generator=seeded(s)).logits for s in (1, 1, 2))
     torch.testing.assert_close(first, second, rtol=0, atol=0)

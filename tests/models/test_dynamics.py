@@ -72,7 +72,7 @@ def problem(request, make_mdeq, make_images):
 
 
 @torch.no_grad()
-def test_f_is_the_formula_of_method(problem):
+def test_f_is_the_formula_in_the_method(problem):
     model, f, z, _ = problem
     maps = [m.contiguous() for m in f.unpack(z)]
     exact(f(z), written_out(model.dynamics, maps, f.u.contiguous()))
@@ -80,7 +80,7 @@ def test_f_is_the_formula_of_method(problem):
 
 
 @torch.no_grad()
-def test_f_with_dropout_masks_is_the_formula_of_method(make_mdeq, make_images):
+def test_f_with_dropout_masks_is_the_formula_in_the_method(make_mdeq, make_images):
     model = make_mdeq(scales=3)
     u = model.encoder(make_images(2, 3, 8, 8))
     masks = [torch.full((2, c), 1.25).double() for c in model.config.channels]
@@ -142,7 +142,7 @@ class Maps(nn.Module):
         return z / 4 + u[:, None, None]
 
 
-def test_dynamics_may_say_where_the_state_starts():
+def test_dynamics_may_define_the_initial_state():
     model = rd.DEQ(encoder=nn.Flatten(0), dynamics=Maps(), head=nn.Flatten(), tol=1e-6)
     x = torch.tensor([[1.0], [2.0]])
     assert model.trajectory(x).states.shape == (8, 2, 2, 3)
@@ -154,7 +154,7 @@ class Pair(nn.Module):
         return x, x
 
 
-def test_an_injection_that_is_no_tensor_needs_dynamics_that_say_where_to_start():
+def test_an_injection_that_is_no_tensor_needs_dynamics_with_an_initial_state():
     model = rd.DEQ(encoder=Pair(), dynamics=Halve(), head=nn.Identity())
     with pytest.raises(TypeError, match=r"give Halve a method initial\(u\)"):
         model(torch.ones(2, 3))
@@ -162,7 +162,7 @@ def test_an_injection_that_is_no_tensor_needs_dynamics_that_say_where_to_start()
 
 @pytest.mark.parametrize("size", [8, 1])
 def test_groups_of_one_channel_far_from_zero_keep_their_variance(size):
-    from robustdeq.models.blocks import GroupNorm  # an inner layer
+    from robustdeq.models.mdeq.blocks import GroupNorm  # an inner layer
 
     norm, reference = GroupNorm(8, 8), GroupNorm(8, 8).double()
     y = torch.randn(4, 8, size, size, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) + 1000

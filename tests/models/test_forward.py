@@ -1,4 +1,4 @@
-"""model(x), run and trajectory: what they compute."""
+"""What model(x), run and trajectory compute."""
 
 from dataclasses import replace
 
@@ -21,7 +21,7 @@ def unrolled(f, z, steps, damping):
 
 
 @torch.no_grad()
-def test_the_logits_are_the_heads_at_the_unrolled_lowest_residual_iterate(model, x):
+def test_logits_are_the_head_at_the_unrolled_lowest_residual_iterate(model, x):
     model.solver, model.tol = rd.Broyden(max_steps=10), 0.0
     trajectory = model.trajectory(x)
     lowest = trajectory.residual.argmin(0)
@@ -65,7 +65,7 @@ def test_a_trajectory_has_n_rows_of_every_field(model, x, freezes):
 
 
 @torch.no_grad()
-def test_trajectory_logits_are_the_heads_at_each_state_and_entropy_is_in_nats(model, x):
+def test_trajectory_logits_are_the_head_at_each_state_and_entropy_is_in_nats(model, x):
     trajectory = model.trajectory(x)
     f, _ = model.begin(x)
     for state, logits, entropy in zip(trajectory.states, trajectory.logits, trajectory.entropy, strict=True):
@@ -84,7 +84,7 @@ def test_the_first_state_is_f_of_zero_and_residuals_are_relative(model, x):
 
 
 @torch.no_grad()
-def test_batch_mates_do_not_change_the_logits(model, make_images):
+def test_logits_are_batch_independent(model, make_images):
     images = make_images(5, 3, 8, 8)
     model.tol = 0.0
     model.tol = model.trajectory(images).residual[3].median().item()  # now images freeze at different steps

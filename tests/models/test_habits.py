@@ -1,4 +1,4 @@
-"""What users of PyTorch expect of any module."""
+"""Habits that users of PyTorch expect of every module."""
 
 import gc
 import weakref
@@ -35,9 +35,3 @@ def test_a_replica_computes_with_its_own_layers():
     dynamics = rd.create_model("mdeq-nano").dynamics
     replica = dynamics._replicate_for_data_parallel()
     assert all(half.__self__ is replica for half in replica.halves)
-
-
-def test_options_of_run_reach_forward():
-    model = rd.create_model("mdeq-nano").eval()
-    x = torch.rand(2, 1, 8, 8)
-    assert torch.equal(model(x, max_steps=2), model.run(x, max_steps=2).logits)

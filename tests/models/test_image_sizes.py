@@ -1,4 +1,4 @@
-"""Any image that the scales divide; anything else is refused with a reason."""
+"""Images of every size that the scales divide are accepted; others are refused with a reason."""
 
 import pytest
 import torch
@@ -38,7 +38,7 @@ def test_the_injection_convolution_is_absent_only_without_downsampling_and_with_
 
 
 @pytest.mark.parametrize(("channels", "classes"), [(1, 2), (4, 1), (7, 100)])
-def test_any_number_of_channels_and_classes(make_mdeq, make_images, channels, classes):
+def test_any_number_of_channels_and_classes_works(make_mdeq, make_images, channels, classes):
     model = make_mdeq(in_channels=channels, num_classes=classes, solver=rd.Picard(max_steps=2))
     with torch.no_grad():
         assert model(make_images(2, channels, 4, 6)).shape == (2, classes)

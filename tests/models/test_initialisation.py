@@ -1,12 +1,11 @@
-"""METHOD.md section 1, 'Init'."""
+"""Initial weights, as in docs/method.md, section 1."""
 
 import pytest
 import torch
 from torch import nn
 
 import robustdeq as rd
-from robustdeq.models.blocks import WeightNormConv2d
-from robustdeq.models.convolution import untiled
+from robustdeq.models.kernels import WeightNormConv2d, untiled
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +60,7 @@ def test_the_linear_layer_keeps_pytorchs_default(fresh):
     assert fresh.head.linear.weight.std().item() == pytest.approx(bound / 3**0.5, rel=0.05)
 
 
-def test_norms_without_affine_are_the_ones_method_names(fresh):
+def test_the_norms_named_in_the_method_have_no_affine_parameters(fresh):
     assert all(m.weight is None and m.num_groups == 4 for m in fresh.dynamics.out_norm)
     for block in fresh.head.blocks:
         assert not any(norm.affine for norm in (block.bn1, block.bn2, block.bn3))

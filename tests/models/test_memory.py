@@ -43,6 +43,6 @@ def test_saved_tensors_grow_with_the_steps_when_the_solver_is_differentiated(mod
     assert large > 2 * small
 
 
-def test_the_trajectory_is_kept_only_when_asked_for(model, x):
+def test_the_trajectory_is_kept_only_with_record(model, x):
     assert model.run(x).state.solution.trajectory is None
     assert model.run(x, record=True).state.solution.trajectory.shape[0] == 8

@@ -51,7 +51,7 @@ def original(request, make_mdeq):
     return make_mdeq(scales=scales, downsample=downsample, dropout=0.2)
 
 
-def test_the_weights_arrive_where_they_belong(original, make_images):
+def test_every_released_weight_is_loaded_under_our_name(original, make_images):
     config, weights = released(original)
     loaded = load_released(config, weights)
     assert loaded.config == original.config
@@ -72,7 +72,7 @@ def test_solver_tolerance_and_gradient_are_those_of_the_released_evaluation(mode
     assert not loaded.training
 
 
-def test_a_third_downsampling_may_go_by_its_name(make_mdeq):
+def test_a_third_downsampling_is_found_by_its_name(make_mdeq):
     original = make_mdeq(scales=2, downsample=3)
     config, weights = released(original)
     named = {"downsample.6.": "downsample.DS3.", "downsample.7.": "downsample.DS3-BN."}
@@ -166,7 +166,7 @@ def test_unsupported_values_are_refused(model, path, value):
 
 
 @pytest.mark.parametrize("config", [{}, {"MODEL": None}, {"MODEL": {"EXTRA": {"FULL_STAGE": {}}}}])
-def test_something_else_than_a_released_configuration_is_refused(model, config):
+def test_other_configurations_are_refused(model, config):
     with pytest.raises(ValueError, match="not a released configuration"):
         load_released(config, released(model)[1])
 

@@ -31,13 +31,13 @@ def written_out(model, x):
 
 
 @torch.no_grad()
-def test_the_logits_are_the_formula_written_out(resnet, make_images):
+def test_logits_are_the_written_out_formula(resnet, make_images):
     x = make_images(3, 2, 8, 12)
     torch.testing.assert_close(resnet(x), written_out(resnet, x), rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize("size", [(8, 8), (7, 9), (32, 16)])
-def test_any_image_size(resnet, make_images, size):
+def test_any_image_size_works(resnet, make_images, size):
     with torch.no_grad():
         assert resnet(make_images(2, 2, *size)).shape == (2, 4)
 
@@ -47,7 +47,7 @@ def test_pixels_get_the_gradient_of_finite_differences_in_eval_mode(resnet, make
     assert torch.autograd.gradcheck(resnet, x)
 
 
-def test_images_do_not_mix_in_eval_mode(resnet, make_images):
+def test_logits_are_batch_independent_in_eval_mode(resnet, make_images):
     x = make_images(3, 2, 8, 8)
     with torch.no_grad():
         alone = torch.cat([resnet(image[None]) for image in x])

@@ -1,6 +1,7 @@
-"""The checkpoints that come with robustdeq."""
+"""The checkpoints that are shipped with robustdeq."""
 
 import json
+from functools import cache
 from importlib import resources
 
 import pytest
@@ -17,13 +18,13 @@ from tests.data.official import REAL, needs_cifar10
 NAMES = list(shipped())
 
 
-def test_they_are_named_after_their_recipes():
+def test_shipped_checkpoints_are_named_after_their_recipes():
     assert NAMES
     assert set(NAMES) <= set(list_recipes())
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_they_load_by_name_and_say_what_they_were_trained_for(name):
+def test_a_shipped_checkpoint_loads_by_name_and_says_what_it_was_trained_for(name):
     model = rd.load(name)
     assert (model.metadata["dataset"], model.metadata["eps"]) == ("cifar10", 8 / 255)
     assert name.startswith("cifar10-tiny-resnet") or isinstance(model, DEQ)
@@ -34,18 +35,23 @@ def test_they_load_by_name_and_say_what_they_were_trained_for(name):
     assert bool(logits.isfinite().all())
 
 
+@cache
+def real_images():
+    test = load_dataset("cifar10", REAL).test
+    return test.pixels[:100].float() / 255, test.labels[:100]
+
+
 @needs_cifar10
 @pytest.mark.parametrize("name", NAMES)
-def test_they_know_the_real_images(name):
-    test = load_dataset("cifar10", REAL).test
-    x, y = test.pixels[:200].float() / 255, test.labels[:200]
+def test_a_shipped_checkpoint_classifies_real_images(name):
+    x, y = real_images()
     with torch.no_grad():
         right = (rd.load(name)(x).argmax(1) == y).float().mean()
     assert right > 0.4  # by chance 0.1
 
 
 @pytest.mark.parametrize("defence", ["none", "entropy"])
-def test_one_predicts_real_photographs(defence, capsys):
+def test_predict_classifies_photographs(defence, capsys):
     photos = resources.files("sklearn.datasets") / "images"
     files = [str(photos / name) for name in ("china.jpg", "flower.jpg")]
     assert main(["predict", "cifar10-tiny-trades-random", *files, "--defence", defence, "--json"]) == 0

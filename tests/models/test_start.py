@@ -5,7 +5,7 @@ import torch
 import robustdeq as rd
 
 
-def test_f_at_the_start_is_f_of_zeros_for_every_image_but_prepared_once():
+def test_f_at_the_initial_state_is_f_of_zeros_and_prepared_for_one_row_only():
     torch.manual_seed(0)
     model = rd.create_model("mdeq-nano").double().eval()
     f, z0 = model.begin(torch.rand(5, 1, 8, 8, dtype=torch.float64))
@@ -16,7 +16,7 @@ def test_f_at_the_start_is_f_of_zeros_for_every_image_but_prepared_once():
     assert len(f.prepare(zeros).b) == 5
 
 
-def test_dropout_masks_keep_their_rows_at_the_start():
+def test_dropout_masks_differ_between_rows_at_the_initial_state():
     torch.manual_seed(0)
     model = rd.create_model("mdeq-nano", dropout=0.5).double().train()
     u = model.encoder(torch.rand(5, 1, 8, 8, dtype=torch.float64)).detach()

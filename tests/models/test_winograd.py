@@ -4,9 +4,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from robustdeq.models import winograd
-from robustdeq.models.convolution import convolve, for_maps
-from robustdeq.models.winograd import TiledKernel, Transform, convolve_tiled, worth_tiling
+from robustdeq.models.kernels import winograd
+from robustdeq.models.kernels.convolution import convolve, for_maps
+from robustdeq.models.kernels.winograd import TiledKernel, Transform, convolve_tiled, worth_tiling
 
 CL = torch.channels_last
 SIZES = [(4, 4), (8, 8), (4, 8), (16, 12)]
@@ -22,13 +22,13 @@ def tiled(weight):
 
 @pytest.fixture
 def always(monkeypatch):
-    """By tiles, however few."""
+    """Use tiles however few there are."""
     monkeypatch.setattr(winograd, "ROWS", 0)
 
 
 @pytest.fixture
 def products(monkeypatch):
-    """How many convolutions went by tiles."""
+    """The convolutions that were computed by tiles."""
     calls = []
     original = winograd._by_tiles
     monkeypatch.setattr(winograd, "_by_tiles", lambda *args: calls.append(args) or original(*args))
@@ -52,18 +52,18 @@ def test_values_and_gradients_are_those_of_the_direct_sum(size, layout, chunk, a
 
 
 @pytest.mark.parametrize("change", [lambda x: x.mT, lambda x: x[:, :, ::2], lambda x: x[:1].expand(3, -1, -1, -1)])
-def test_images_may_lie_anyhow(change, always):
+def test_maps_may_have_any_memory_layout(change, always):
     x, weight = change(draw(3, 5, 8, 8)), draw(6, 5, 3, 3, seed=1)
     y = convolve_tiled(x, tiled(weight))
     torch.testing.assert_close(y, F.conv2d(x, weight, padding=1), rtol=1e-12, atol=1e-12)
 
 
-def test_no_images_give_no_maps():
+def test_an_empty_batch_gives_an_empty_result():
     assert convolve_tiled(draw(0, 4, 8, 8), tiled(draw(6, 4, 3, 3))).shape == (0, 6, 8, 8)
 
 
 @pytest.mark.parametrize("size", [(4, 4), (4, 8)])
-def test_gradients_of_first_and_second_order(size, always):
+def test_first_and_second_derivatives_are_correct(size, always):
     x, kernel = draw(2, 2, *size).requires_grad_(), tiled(draw(2, 2, 3, 3, seed=1))
     assert torch.autograd.gradcheck(lambda x: convolve_tiled(x, kernel) ** 2, x)
     assert torch.autograd.gradgradcheck(lambda x: convolve_tiled(x, kernel) ** 2, x)
@@ -99,7 +99,7 @@ def test_rounding_errors_are_of_the_size_of_the_direct_sums(c_in, c_out, size, p
     assert ours < max(4 * direct, torch.tensor(1.5e-6))
 
 
-def test_an_image_does_not_see_its_batch_mates(always):
+def test_results_are_batch_independent(always):
     x, kernel = draw(5, 4, 8, 8), tiled(draw(4, 4, 3, 3, seed=1))
     together = convolve_tiled(x, kernel)
     alone = torch.cat([convolve_tiled(row, kernel) for row in x.split(1)])
@@ -146,7 +146,7 @@ def test_autocast_and_other_precisions_keep_pytorchs_convolution(products):
     assert len(products) == 1
 
 
-def test_a_transform_made_in_inference_mode_can_be_differentiated_with_later(always):
+def test_a_transform_made_in_inference_mode_can_be_used_with_autograd(always):
     weight = draw(4, 4, 3, 3)
     kernel = tiled(weight)
     with torch.inference_mode():

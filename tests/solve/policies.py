@@ -20,7 +20,7 @@ def equilibrium(policy, problem, u: Tensor, *, solver=None, tol=1e-13) -> Tensor
     """y for a problem driven by u."""
     f = problem.driven_by(u)
     with nullcontext() if policy.differentiates_solver else torch.no_grad():
-        state = solved(f, problem.z0, Broyden(max_steps=40) if solver is None else solver, tol)
+        state = solved(f, problem.z0, Broyden(max_steps=24) if solver is None else solver, tol)
     return policy.connect(f, state)
 
 

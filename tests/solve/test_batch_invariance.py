@@ -1,4 +1,4 @@
-"""Every sample is its own solve: batch-mates, their order and their failures do not matter."""
+"""Solves are batch-independent: other samples, their order and their failures do not matter."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ import robustdeq as rd
 from tests.conformance.solvers import every_solver
 from tests.problems import Problem, TanhCell, generator, troubled
 
-SELECTIONS = [[0], [1], [2], [3], [4], [4, 3, 2, 1, 0], [2, 0], [1, 1, 3], [3, 4]]
+SELECTIONS = [[0], [1], [2], [3], [4], [4, 3, 2, 1, 0], [1, 1, 3]]
 FIELDS = ("trajectory", "value", "last", "residual", "residuals", "residual_norms", "steps", "lowest_step", "status")
 
 
@@ -55,9 +55,9 @@ def mdeq():
         TinyMDEQ.MODEL = None
 
 
-def assert_every_selection_repeats(problem, solver, tol):
+def assert_every_selection_repeats(problem, solver, tol, selections=SELECTIONS):
     whole = rd.fixed_point(problem, problem.z0, solver, tol=tol)
-    for rows in SELECTIONS:
+    for rows in selections:
         part = problem[rows]
         alone = rd.fixed_point(part, part.z0, solver, tol=tol)
         for name in FIELDS:
@@ -70,20 +70,20 @@ def assert_every_selection_repeats(problem, solver, tol):
 
 @every_solver
 @pytest.mark.parametrize("gain", [0.9, 3.0], ids=["contraction", "chaotic"])
-def test_batch_mates_do_not_change_a_sample_of_the_tanh_cell(make_solver, gain):
+def test_the_tanh_cell_is_solved_batch_independently(make_solver, gain):
     problem = TanhCell.random(5, 8, gain)
     assert_every_selection_repeats(problem, make_solver(max_steps=8), 1e-3)
 
 
 @every_solver
-def test_batch_mates_that_diverge_or_break_do_not_change_a_sample(make_solver):
+def test_samples_that_diverge_or_break_do_not_change_the_others(make_solver):
     whole = assert_every_selection_repeats(troubled(), make_solver(max_steps=20), 1e-7)
     assert {int(s) for s in whole.status} >= {rd.Status.DIVERGED, rd.Status.NON_FINITE, rd.Status.CONVERGED}
 
 
 @every_solver
-def test_batch_mates_do_not_change_an_mdeq_state(make_solver, mdeq):
-    whole = assert_every_selection_repeats(mdeq, make_solver(max_steps=8, criterion="absolute"), 1e-3)
+def test_an_mdeq_is_solved_batch_independently(make_solver, mdeq):
+    whole = assert_every_selection_repeats(mdeq, make_solver(max_steps=8, criterion="absolute"), 1e-3, SELECTIONS[::2])
     assert whole.status[3] == rd.Status.NON_FINITE
     moved = (whole.trajectory[-1] - whole.trajectory[0]).norm(dim=1) / whole.trajectory[0].norm(dim=1)
     assert moved[[0, 1, 4]].min() > 0.05, "the dynamics are trivial: the test would not notice a coupling"

@@ -1,4 +1,4 @@
-"""Broyden against the textbook."""
+"""Broyden's method against its textbook form with dense matrices."""
 
 import pytest
 import torch
@@ -53,7 +53,7 @@ def test_a_factor_with_a_vanishing_denominator_is_dropped():
     assert (solution.inverse.scale == 0).all()
 
 
-def test_a_dropped_factor_is_its_own_samples_affair():
+def test_a_dropped_factor_affects_its_own_sample_only():
     problem = TanhCell.random(2, 4, 1.2)
 
     def f(z):
@@ -64,7 +64,7 @@ def test_a_dropped_factor_is_its_own_samples_affair():
     assert_close(mixed.trajectory[:, :1], alone.trajectory, rtol=0, atol=1e-12)
 
 
-def test_the_inverse_can_be_asked_for_at_a_pause_without_disturbing_the_rest():
+def test_reading_the_inverse_at_a_pause_does_not_change_the_solve():
     problem = TanhCell.random(3, 12, 1.3)
     iterates, inverses = dense_broyden(problem, problem.z0, 12)
     iteration = Iteration(problem, problem.z0, Broyden(max_steps=12), tol=0.0)
@@ -74,6 +74,6 @@ def test_the_inverse_can_be_asked_for_at_a_pause_without_disturbing_the_rest():
     assert_close(solution.trajectory, iterates, rtol=0, atol=1e-10)
 
 
-def test_a_solver_without_an_inverse_says_so():
+def test_a_solver_without_an_inverse_has_none():
     problem = TanhCell.random(2, 4, 0.9)
     assert fixed_point(problem, problem.z0, Picard()).inverse is None

@@ -1,4 +1,4 @@
-"""The solvers find what is known in closed form."""
+"""Solvers find fixed points that are known in closed form."""
 
 import pytest
 import torch
@@ -17,9 +17,9 @@ SHAPES = pytest.mark.parametrize("latent", [(), (4,), (2, 3, 2)], ids=["scalar",
 @every_solver
 @PRECISIONS
 @SHAPES
-def test_a_linear_contraction(make_solver, dtype, tol, atol, latent):
-    problem = Linear.random(3, latent, 0.8, dtype=dtype, symmetric=True)
-    solution = fixed_point(problem, problem.z0, make_solver(max_steps=250), tol=tol).require_converged()
+def test_a_linear_contraction_is_solved(make_solver, dtype, tol, atol, latent):
+    problem = Linear.random(3, latent, 0.5, dtype=dtype, symmetric=True)
+    solution = fixed_point(problem, problem.z0, make_solver(max_steps=70), tol=tol).require_converged()
     assert solution.value.shape == problem.u.shape
     assert solution.value.dtype == dtype
     assert_close(solution.value, problem.fixed_point, rtol=0, atol=atol)
@@ -28,9 +28,9 @@ def test_a_linear_contraction(make_solver, dtype, tol, atol, latent):
 @every_solver
 @PRECISIONS
 @SHAPES
-def test_cosine(make_solver, dtype, tol, atol, latent):
+def test_the_fixed_point_of_cosine_is_found(make_solver, dtype, tol, atol, latent):
     problem = Cosine(torch.rand(3, *latent, dtype=dtype, generator=generator()))
-    solution = fixed_point(problem, problem.z0, make_solver(max_steps=100), tol=tol).require_converged()
+    solution = fixed_point(problem, problem.z0, make_solver(max_steps=70), tol=tol).require_converged()
     assert_close(solution.value, torch.full_like(problem.u, Cosine.FIXED_POINT), rtol=0, atol=atol)
 
 
@@ -44,7 +44,7 @@ def test_broyden_is_exact_on_a_linear_map_after_twice_its_dimension_in_steps(rad
     assert (too_few.value - problem.fixed_point).abs().amax(1).min() > 1e-6
 
 
-def test_picard_takes_the_steps_it_is_defined_by():
+def test_picard_takes_damped_steps_along_g():
     problem = Linear.random(2, (3,), 0.7)
     z, expected = problem.z0, []
     for _ in range(4):
@@ -58,7 +58,7 @@ def test_picard_takes_the_steps_it_is_defined_by():
     )
 
 
-def test_damping_tames_a_map_that_plain_iteration_cannot_solve():
+def test_damping_solves_a_map_on_which_plain_iteration_diverges():
     problem = Linear(torch.ones(1, 2, dtype=torch.float64), -1.5 * torch.eye(2, dtype=torch.float64)[None])
     assert not fixed_point(problem, problem.z0, Picard(max_steps=60), tol=1e-8).converged.any()
     damped = fixed_point(problem, problem.z0, Picard(max_steps=60, damping=0.4), tol=1e-8).require_converged()
@@ -98,9 +98,9 @@ def test_anderson_needs_fewer_steps_than_plain_iteration():
 
 
 def test_solvers_agree():
-    problem = TanhCell.random(4, 10, 0.9)
+    problem = TanhCell.random(4, 10, 0.6)
     values = [
-        fixed_point(problem, problem.z0, make(max_steps=400), tol=1e-12).require_converged().value
+        fixed_point(problem, problem.z0, make(max_steps=90), tol=1e-12).require_converged().value
         for make in SOLVERS.values()
     ]
     for value in values[1:]:
@@ -108,7 +108,7 @@ def test_solvers_agree():
 
 
 @pytest.mark.parametrize("criterion", ["relative", "absolute"])
-def test_residuals_are_what_they_say(criterion):
+def test_residuals_are_their_formulas(criterion):
     problem = TanhCell.random(3, 5, 1.1)
     solution = fixed_point(problem, problem.z0, Broyden(max_steps=5, criterion=criterion), tol=0.0)
     for t, z in enumerate(solution.trajectory):

@@ -1,4 +1,4 @@
-"""Edges: broken samples in a coupled batch, changed dynamics, precision, dynamics that misbehave."""
+"""Edge cases: broken samples in a coupled batch, changed dynamics, precision, dynamics that misbehave."""
 
 import pytest
 import torch
@@ -12,7 +12,7 @@ def halving(b):
     return lambda z: 0.5 * torch.tanh(z) + b
 
 
-def test_a_nan_sample_does_not_blind_a_coupled_batch():
+def test_a_nan_sample_does_not_hide_the_residual_of_a_coupled_batch():
     b = torch.rand(4, 6, dtype=torch.float64)
     z0 = torch.zeros_like(b)
     broken = b.clone()
@@ -25,7 +25,7 @@ def test_a_nan_sample_does_not_blind_a_coupled_batch():
     assert result.lowest_step[1:].tolist() == without.lowest_step.tolist()
 
 
-def test_a_sample_woken_by_a_rebase_is_not_called_divergent_for_its_first_residual():
+def test_a_sample_reactivated_by_a_rebase_does_not_diverge_at_its_first_residual():
     z0 = torch.zeros(1, 2, dtype=torch.float64)
     iteration = rd.Iteration(lambda z: 1e-5 * torch.sin(z) + 2, z0, rd.Broyden(max_steps=12), tol=1e-8).advance(3)
     assert iteration.status.tolist() == [rd.Status.CONVERGED]
@@ -34,7 +34,7 @@ def test_a_sample_woken_by_a_rebase_is_not_called_divergent_for_its_first_residu
     assert_close(result.value, 0.5 * torch.sin(result.value) + 3, rtol=0, atol=1e-6)
 
 
-def test_an_overflow_is_never_a_residual_of_zero():
+def test_an_overflow_does_not_give_a_residual_of_zero():
     result = rd.fixed_point(lambda z: 0.5 * z + 1e19, torch.zeros(2, 8), rd.Picard())
     assert (result.status == rd.Status.NON_FINITE).all()
     assert result.residual.isinf().all()

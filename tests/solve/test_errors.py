@@ -1,4 +1,4 @@
-"""Mistakes are told apart from failures: they raise at once, and say what is wrong."""
+"""Mistakes of the caller raise an error at once that says what is wrong."""
 
 import pytest
 import torch
@@ -88,6 +88,6 @@ def test_f_that_changes_the_dtype_is_an_error_that_names_both():
         fixed_point(lambda z: z.double(), START, Broyden())
 
 
-def test_f_that_changes_its_mind_later_is_an_error_too():
+def test_f_that_changes_the_shape_at_a_later_step_is_an_error():
     with pytest.raises(ValueError, match="float64"):
         fixed_point(lambda z: z + 1 if (z == 0).all() else z.double(), START, Broyden())

@@ -1,4 +1,4 @@
-"""Freezing and containment under the real solvers."""
+"""Frozen and broken samples under the real solvers."""
 
 import torch
 from torch.testing import assert_close
@@ -17,7 +17,7 @@ def solve(make_solver, **options):
 
 
 @every_solver
-def test_every_fate_is_recognised(make_solver):
+def test_every_status_is_recognised(make_solver):
     _, solution = solve(make_solver)
     assert solution.status[[DIVERGING, BREAKING, NAN, QUICK]].tolist() == [
         Status.DIVERGED,

@@ -1,4 +1,4 @@
-"""Policies under no_grad, and beside samples that fail."""
+"""Gradient policies under no_grad, and in batches with samples that fail."""
 
 import pytest
 import torch
@@ -45,7 +45,7 @@ def test_a_gradient_reaches_the_parameters_too(policy):
 
 
 @every_policy
-def test_batch_mates_do_not_change_a_samples_gradient(policy):
+def test_gradients_are_batch_independent(policy):
     cell = TanhCell.random(4, 5, 1.1)
     c = torch.ones_like(cell.u)
     together = gradient(policy, cell, c, solver=Broyden(max_steps=6), tol=1e-3)
@@ -55,7 +55,7 @@ def test_batch_mates_do_not_change_a_samples_gradient(policy):
 
 
 @every_policy
-def test_failing_batch_mates_leave_the_other_gradients_alone(policy):
+def test_samples_that_fail_do_not_change_the_other_gradients(policy):
     problem = troubled()
     good = [HEALTHY, QUICK]
     options = {"solver": Broyden(max_steps=8), "tol": 1e-5}

@@ -1,4 +1,4 @@
-"""The loop's bookkeeping, on a solver that proposes what it is told; with f(z) = z + |z| a residual is a size."""
+"""The loop's bookkeeping with a scripted solver; with f(z) = z + |z| the residual of z is |z|."""
 
 import pytest
 import torch
@@ -79,7 +79,7 @@ def test_the_value_is_the_lowest_residual_iterate_and_the_first_if_tied():
     assert solution.residuals.flatten().tolist() == [4, 2, 3, 2, 5]
 
 
-def test_the_start_is_no_candidate_for_the_value():
+def test_the_initial_state_is_no_candidate_for_the_value():
     assert solve(column(4, 3), start=0.5).value.item() == 3
 
 
@@ -93,7 +93,7 @@ def test_each_sample_has_its_own_outcome():
     assert solution.converged.tolist() == [False, True, False, False]
 
 
-def test_a_frozen_sample_repeats_while_others_go_on():
+def test_a_frozen_sample_repeats_while_others_continue():
     script = torch.cat([column(4, 3, 2, 1), column(4, 0.01, 9, 9), column(4, torch.nan, 9, 9)], 1)
     trajectory = solve(script).trajectory[:, :, 0]
     assert_close(
@@ -114,19 +114,19 @@ def test_once_all_are_frozen_f_is_not_called_and_the_rows_are_still_n():
     assert solution.steps.tolist() == [2, 1]
 
 
-def test_the_trajectory_is_kept_only_when_asked_for():
+def test_the_trajectory_is_kept_only_with_record():
     solver = Scripted(max_steps=2, script=column(4, 3), criterion="absolute")
     solution = fixed_point(own_size, torch.ones(1, 1, dtype=torch.float64), solver, record=False)
     assert solution.trajectory is None
     assert solution.value.item() == 3
 
 
-def test_require_converged_returns_the_solution_if_all_is_well():
+def test_require_converged_returns_a_converged_solution():
     solution = solve(column(4, 0.01))
     assert solution.require_converged() is solution
 
 
-def test_require_converged_names_the_samples_and_what_happened_to_them():
+def test_require_converged_names_the_samples_and_their_status():
     script = torch.cat([column(4, 3), column(4, 0.01), column(4, torch.nan)], 1)
     with pytest.raises(NotConvergedError) as error:
         solve(script).require_converged()

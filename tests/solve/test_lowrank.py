@@ -1,4 +1,4 @@
-"""The low-rank inverse against the matrix it stands for."""
+"""The low-rank inverse against the dense matrix that it represents."""
 
 import pytest
 import torch
@@ -31,7 +31,7 @@ def x():
 
 
 @pytest.mark.parametrize("capacity", [1, 8, 20])
-def test_products_are_the_matrixs_at_every_rank_and_capacity(x, capacity):
+def test_products_equal_those_of_the_dense_matrix(x, capacity):
     u, v, s = factors(20)
     for rank, inverse in enumerate(built(20, capacity)):
         matrix = torch.einsum("kb,kbi,kbj->bij", s[:rank], u[:rank], v[:rank]) - torch.eye(DIM, dtype=torch.float64)
@@ -41,7 +41,7 @@ def test_products_are_the_matrixs_at_every_rank_and_capacity(x, capacity):
         assert_close(inverse.apply_transposed(x), (matrix.mT @ x[..., None])[..., 0])
 
 
-def test_no_factors_is_minus_the_identity(x):
+def test_without_factors_it_is_minus_the_identity(x):
     inverse = built(0, 8)[0]
     assert torch.equal(inverse.apply(x), -x)
     assert torch.equal(inverse.apply_transposed(x), -x)
@@ -74,7 +74,7 @@ def test_older_objects_stay_valid_while_rows_are_added(x):
         assert torch.equal(inverse.apply(x), before)
 
 
-def test_a_row_appended_again_replaces_the_first_try(x):
+def test_appending_again_replaces_the_first_factor_appended(x):
     u, v, s = factors(2, seed=40)
     inverse = built(3, 8)[-1]
     inverse.append(u[0], v[0], s[0])
@@ -84,7 +84,7 @@ def test_a_row_appended_again_replaces_the_first_try(x):
     assert torch.equal(again.apply(x), fresh.apply(x))
 
 
-def test_factors_with_history_are_never_written_over():
+def test_factors_with_a_graph_are_never_overwritten():
     inverse = built(1, 8)[-1]
     u, v, s = (t.requires_grad_() for t in factors(1, seed=40))
     grown = inverse.append(u[0], v[0], s[0]).append(u[0] * 2, v[0], s[0])

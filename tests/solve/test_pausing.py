@@ -43,9 +43,9 @@ def test_a_solution_taken_at_a_pause_does_not_change_afterwards():
 @every_solver
 def test_a_pause_has_as_many_rows_as_steps_even_if_all_are_frozen(make_solver):
     problem = TanhCell(torch.ones(2, 4, dtype=torch.float64), torch.zeros(2, 4, 4, dtype=torch.float64))
-    solution = Iteration(problem, problem.z0, make_solver(max_steps=40), tol=1e-3).advance(30).solution()
-    assert (solution.steps < 30).all()
-    assert len(solution.trajectory) == len(solution.residuals) == len(solution.residual_norms) == 30
+    solution = Iteration(problem, problem.z0, make_solver(max_steps=16), tol=1e-3).advance(12).solution()
+    assert (solution.steps < 12).all()
+    assert len(solution.trajectory) == len(solution.residuals) == len(solution.residual_norms) == 12
 
 
 @every_solver
@@ -83,24 +83,24 @@ def test_a_rebase_costs_one_evaluation(make_solver):
 
 
 @every_solver
-@pytest.mark.parametrize("at", [1, 2, 7])
-def test_a_rebase_to_another_f_leads_to_the_others_fixed_point(make_solver, at):
-    old = Linear.random(3, (6,), 0.8, symmetric=True)
+@pytest.mark.parametrize("at", [1, 7])
+def test_a_rebase_leads_to_the_fixed_point_of_the_new_f(make_solver, at):
+    old = Linear.random(3, (6,), 0.5, symmetric=True)
     new = old.driven_by(old.u.flip(0) + 1)
-    iteration = Iteration(old, old.z0, make_solver(max_steps=250), tol=1e-11).advance(at)
+    iteration = Iteration(old, old.z0, make_solver(max_steps=75), tol=1e-11).advance(at)
     solution = iteration.rebase(new).advance().solution().require_converged()
     assert_close(solution.value, new.fixed_point, rtol=0, atol=1e-9)
 
 
 @every_solver
-def test_a_sample_that_had_converged_goes_on_when_f_changes(make_solver):
+def test_a_converged_sample_continues_when_f_changes(make_solver):
     """CONVERGED is a claim about the f at hand: after a rebase the old claim does not hold."""
     old = Linear.random(2, (4,), 0.5, symmetric=True)
     new = old.driven_by(old.u + 1)
-    iteration = Iteration(old, old.z0, make_solver(max_steps=200), tol=1e-8).advance(100)
+    iteration = Iteration(old, old.z0, make_solver(max_steps=110), tol=1e-8).advance(55)
     assert iteration.solution().converged.all()
     solution = iteration.rebase(new).advance().solution()
     assert (solution.status == Status.CONVERGED).all()
     assert_close(solution.value, new.fixed_point, rtol=0, atol=1e-6)
-    assert (solution.lowest_step > 100).all()
+    assert (solution.lowest_step > 55).all()
     assert torch.equal(solution.trajectory[solution.lowest_step - 1, torch.arange(2)], solution.value)

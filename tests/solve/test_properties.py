@@ -1,4 +1,4 @@
-"""What holds for any contraction, whatever its size, precision and batch."""
+"""Properties of solves of any contraction, for all sizes, precisions and batches."""
 
 import torch
 from hypothesis import given, settings
@@ -11,9 +11,9 @@ from tests.problems import Linear
 
 TOLERANCES = {torch.float64: 1e-8, torch.float32: 1e-3}
 
-few = settings(deadline=None, max_examples=25, derandomize=True, database=None)
+few = settings(deadline=None, max_examples=15, derandomize=True, database=None)
 latents = st.lists(st.integers(1, 3), min_size=0, max_size=3).map(tuple)
-radii = st.floats(0.01, 0.89)
+radii = st.floats(0.01, 0.7)
 solvers = st.sampled_from(list(SOLVERS.values()))
 problems = st.builds(
     lambda batch, latent, radius, dtype, seed: (
@@ -35,24 +35,17 @@ def norms(z):
 
 @few
 @given(problems, solvers)
-def test_converged_means_a_residual_below_the_tolerance(case, make_solver):
-    problem, _, tol = case
-    solution = fixed_point(problem, problem.z0, make_solver(max_steps=400), tol=tol).require_converged()
-    fz = problem(solution.value)
-    residual = norms(fz - solution.value) / norms(fz)
-    assert (residual < tol + 20 * torch.finfo(fz.dtype).eps).all()
-    assert_close(residual, solution.residual.double(), rtol=0, atol=20 * torch.finfo(fz.dtype).eps)
-
-
-@few
-@given(problems, solvers)
-def test_the_value_is_as_near_the_fixed_point_as_the_residual_promises(case, make_solver):
+def test_a_converged_value_has_a_small_residual_and_is_as_near_the_fixed_point_as_that_implies(case, make_solver):
     """A has norm `radius`, so ||z - z*|| <= ||f(z) - z|| / (1 - radius)."""
     problem, radius, tol = case
-    solution = fixed_point(problem, problem.z0, make_solver(max_steps=400), tol=tol).require_converged()
-    allowed = (tol + 20 * torch.finfo(solution.value.dtype).eps) * norms(problem(solution.value)) / (1 - radius)
+    solution = fixed_point(problem, problem.z0, make_solver(max_steps=120), tol=tol).require_converged()
+    fz = problem(solution.value)
+    rounding = 20 * torch.finfo(fz.dtype).eps
+    residual = norms(fz - solution.value) / norms(fz)
+    assert (residual < tol + rounding).all()
+    assert_close(residual, solution.residual.double(), rtol=0, atol=rounding)
     exact = Linear(problem.u.double(), problem.A.double()).fixed_point
-    assert (norms(solution.value.double() - exact) <= allowed).all()
+    assert (norms(solution.value.double() - exact) <= (tol + rounding) * norms(fz) / (1 - radius)).all()
 
 
 @few

@@ -21,8 +21,8 @@ def cell():
 
 
 @every_solver
-@pytest.mark.parametrize("steps", [1, 3, 5])
-def test_it_is_the_finite_difference_of_few_steps(make_solver, cell, steps):
+@pytest.mark.parametrize("steps", [1, 4])
+def test_the_gradient_is_the_finite_difference_of_few_steps(make_solver, cell, steps):
     c = torch.randn(3, 4, dtype=torch.float64, generator=generator(11))
     options = {"solver": make_solver(max_steps=steps), "tol": 1e-4}
     assert not fixed_point(cell, cell.z0, make_solver(max_steps=steps), tol=1e-4).converged.all()
@@ -32,7 +32,7 @@ def test_it_is_the_finite_difference_of_few_steps(make_solver, cell, steps):
 
 
 @every_solver
-def test_it_passes_gradcheck_with_a_frozen_sample_in_the_batch(make_solver, cell):
+def test_gradcheck_passes_with_a_frozen_sample_in_the_batch(make_solver, cell):
     solver = make_solver(max_steps=6)
     frozen = fixed_point(cell, cell.z0, solver, tol=0.02)
     assert frozen.steps[1] < 6
@@ -63,10 +63,10 @@ def test_a_dropped_factor_leaves_a_finite_gradient():
     assert_close(result, torch.full_like(c, 3.0))
 
 
-def test_more_factors_than_the_buffers_start_with(cell):
+def test_gradients_are_correct_beyond_the_initial_buffer_size(cell):
     options = {"solver": Broyden(max_steps=11), "tol": 0.0}
-    cell = TanhCell.random(2, 14, 2.0)
-    c = torch.randn(2, 14, dtype=torch.float64, generator=generator(11))
+    cell = TanhCell.random(1, 14, 2.0)
+    c = torch.randn(1, 14, dtype=torch.float64, generator=generator(11))
     with torch.no_grad():
         numeric = finite_differences(lambda u: (c * equilibrium(POLICY, cell, u, **options)).sum(), cell.u, 1e-6)
     exact = gradient(POLICY, cell, c, **options)

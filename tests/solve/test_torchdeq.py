@@ -1,4 +1,4 @@
-"""An outside implementation finds the same fixed points."""
+"""torchdeq, an independent implementation, finds the same fixed points."""
 
 import warnings
 

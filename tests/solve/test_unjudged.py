@@ -1,4 +1,4 @@
-"""Leaving the last iterate unjudged saves one evaluation of f and changes nothing else."""
+"""With judge_last=False one evaluation of f is saved and no iterate changes."""
 
 import pytest
 import torch
@@ -28,7 +28,7 @@ def test_the_iterates_are_the_same_and_one_evaluation_is_saved(solver, steps):
     assert (judged.evaluations, unjudged.evaluations) == (steps + 1, steps)
 
 
-def test_the_last_residual_is_unknown_and_the_last_iterate_does_not_compete():
+def test_the_last_residual_is_nan_and_the_last_iterate_is_no_candidate_for_the_value():
     f, z0 = problem()
     unjudged = rd.fixed_point(f, z0, rd.Broyden(max_steps=5), judge_last=False)
     frozen = unjudged.status == rd.Status.CONVERGED

@@ -2,6 +2,8 @@
 
 from robustdeq.defences.early import EarlyState
 from robustdeq.defences.entropy import EntropyReduction
+from robustdeq.defences.input_defence import InputDefence
 from robustdeq.defences.switches import Switches
+from robustdeq.models.predictor import Defence
 
-__all__ = ["EarlyState", "EntropyReduction", "Switches"]
+__all__ = ["Defence", "EarlyState", "EntropyReduction", "InputDefence", "Switches"]

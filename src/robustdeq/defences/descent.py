@@ -1,9 +1,9 @@
-"""The inner loop of input entropy reduction: R steps of x^ down the entropy of h(f(z; x^)), z constant."""
+"""The updates of input entropy reduction: R steps of x^ down the entropy of h(f(z; x^)) at a constant state z."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,32 +14,23 @@ from robustdeq.models.predictor import entropy
 
 
 class InputEntropy:
-    """H(h(f(z; x))) as a function of x, for the many times it is needed in a pass."""
+    """The entropy H(h(f(z; x))) as a function of x."""
 
     def __init__(self, model: DEQ) -> None:
         self.model = model
-        self.encoder, self.head = model.input_parts()
+        self.encoder, self.head = model.inference_parts()
 
     def __call__(self, f: BoundDynamics, h: Any, x: Tensor) -> Tensor:
-        """The entropy of each image, with h = f.prepare(z)."""
+        """The entropy of each image, (B,), with h = f.prepare(z)."""
         return entropy(self.head(f.inject_unpacked(h, self.encoder(x))))
-
-
-@runtime_checkable
-class Descent(Protocol):
-    """How x^ moves at an intervention."""
-
-    def __call__(self, H: InputEntropy, f: BoundDynamics, z: Tensor, x: Tensor, x_hat: Tensor) -> Tensor:
-        """The new x^, from the state z, the received image x and x^ so far."""
-        ...
 
 
 @dataclass(frozen=True)
 class EntropyDescent:
     """`steps` times x^ <- Proj(x^ - step_size * direction(grad H)), into the ball around x and [0, 1].
 
-    Everything in f that the injection does not touch is computed once. The gradient is of each image's own entropy; a
-    pixel whose gradient is not finite stays where it is.
+    The part of f that does not depend on the injection is computed once. Each image follows the gradient of its own
+    entropy; a pixel whose gradient is not finite stays as it is.
     """
 
     steps: int = 10
@@ -56,7 +47,7 @@ class EntropyDescent:
         x_hat: Tensor,
         trace: list[Tensor] | None = None,
     ) -> Tensor:
-        """The new x^; `trace` is given H before each step and after the last."""
+        """The new x^; appends H, (B,), before each step and after the last one to `trace`."""
         h = f.prepare(z)
         low, high = self.bounds(x)
         for _ in range(self.steps):
@@ -66,7 +57,7 @@ class EntropyDescent:
                 (gradient,) = torch.autograd.grad(value.sum(), point)
             if trace is not None:
                 trace.append(value.detach())
-            if gradient.stride() != x_hat.stride():  # mixed layouts make every pass over the pixels slow
+            if gradient.stride() != x_hat.stride():  # mixed memory layouts make every operation slow
                 x_hat, low, high = (torch.empty_like(gradient).copy_(pixels) for pixels in (x_hat, low, high))
             move = gradient.nan_to_num(0.0, 0.0, 0.0)
             if self.direction == "sign":
@@ -77,5 +68,5 @@ class EntropyDescent:
         return x_hat
 
     def bounds(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """The ball around x, within [0, 1]."""
+        """The lowest and highest allowed value of each pixel: the ball around x within [0, 1]."""
         return (x - self.radius).clamp(0, 1), (x + self.radius).clamp(0, 1)

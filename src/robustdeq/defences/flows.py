@@ -1,4 +1,4 @@
-"""How the dynamics go on after an intervention: with the solver's history kept, or in segments that restart it."""
+"""How the dynamics continue after an intervention: with the solver's history kept, or in segments that restart it."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from typing_extensions import override
 
-from robustdeq.defences.descent import Descent, InputEntropy
-from robustdeq.defences.remembering import Remembering
 from robustdeq.defences.switches import Switches
-from robustdeq.models import DEQ
+from robustdeq.models import DEQ, BoundDynamics
 from robustdeq.models.predictor import Pass, Purification
 from robustdeq.solve import Broyden, Iteration, SegmentBroyden, Solution, Solver
+
+Move = Callable[[BoundDynamics, Tensor, Tensor, Tensor], tuple[Tensor, Tensor | None]]
+"""(f, z, x, x^) -> the new x^, and a measurement (R1, B) for `Purification.inner_entropy` or None."""
 
 
 def kept_history(
@@ -22,25 +24,25 @@ def kept_history(
     x: Tensor,
     *,
     every: int,
-    descent: Descent,
+    move: Move,
     switches: Switches,
     steps: int | None,
     judge_last: bool,
     idle: bool,
 ) -> Pass:
-    """One iteration; an intervention pauses it, and the solver is rebased to f(.; x^).
+    """Runs one iteration, which every intervention pauses; the solver is then rebased to f(.; x^).
 
     Args:
-        model: Whose dynamics.
+        model: The undefended model.
         x: The received images.
-        every: Steps between interventions.
-        descent: What an intervention does to x^.
-        switches: `resolve`: the intervention looks at the proposed z^[t], and the step is then taken with the new x^.
-        steps: Solver steps; None for all, with a final readout after them.
-        judge_last: As of `fixed_point`.
-        idle: Intervene even where nothing follows.
+        every: Number of solver steps between interventions.
+        move: The intervention.
+        switches: With `resolve`, an intervention looks at the proposed z^[t], and the step is taken with the new x^.
+        steps: Number of solver steps; None: all of them, with a final readout to follow.
+        judge_last: As for `robustdeq.fixed_point`.
+        idle: Intervene after the last step too, where the new x^ has no effect on the states.
     """
-    moving = _Moving(model, x, descent)
+    moving = _Moving(model, x, move)
     read = steps is None and switches.final_input == "purified"
     steps = steps or model.solver.max_steps
     solver = replace(model.solver, max_steps=steps)
@@ -64,18 +66,18 @@ def restarted_history(
     x: Tensor,
     *,
     every: int,
-    descent: Descent,
+    move: Move,
     switches: Switches,
     steps: int | None,
     judge_last: bool,
     idle: bool,
     watch: Callable[[Iteration], None] | None = None,
 ) -> Pass:
-    """An iteration per segment of `every` steps, started where the one before handed on; arguments as above.
+    """Runs one iteration per segment of `every` steps, each from the state that the previous one hands on.
 
-    `watch` is called with the iteration at the end of each segment.
+    The arguments are those of `kept_history`; `watch` is called with the iteration at the end of each segment.
     """
-    moving = _Moving(model, x, descent)
+    moving = _Moving(model, x, move)
     read = steps is None and switches.final_input == "purified"
     steps = steps or model.solver.max_steps
     z, memory = moving.z0, None
@@ -106,24 +108,26 @@ def restarted_history(
 
 
 class _Moving:
-    """x^ and its dynamics along a pass."""
+    """The input x^ and its dynamics during a pass."""
 
-    def __init__(self, model: DEQ, x: Tensor, descent: Descent) -> None:
+    def __init__(self, model: DEQ, x: Tensor, move: Move) -> None:
         self.received, self.z0 = model.begin(x)
         self.f = Remembering(self.received)
-        self.entropy, self.descent = InputEntropy(model), descent
+        self.encoder, self.move = model.inference_parts()[0], move
         self.x, self.x_hat = x, x
         self.purification = Purification(inputs=[], since=[], inner_entropy=[])
 
     def intervene(self, z: Tensor, *, since: int) -> None:
-        """Move x^ at the state z, and the dynamics with it; the new ones act from z^[since] on."""
-        self.x_hat = self.descent(self.entropy, self.f, z, self.x, self.x_hat)
-        self.f = self.f.rebind(self.entropy.encoder(self.x_hat))
+        """Moves x^ at the state z; the new dynamics act from z^[since] on."""
+        self.x_hat, measured = self.move(self.f, z, self.x, self.x_hat)
+        self.f = self.f.rebind(self.encoder(self.x_hat))
         self.purification.inputs.append(self.x_hat)
         self.purification.since.append(since)
+        if measured is not None:
+            self.purification.inner_entropy.append(measured)
 
     def arrive(self, solution: Solution, switches: Switches) -> Pass:
-        """The whole pass."""
+        """The finished pass."""
         purified = switches.final_input == "purified"
         return Pass(
             x=self.x,
@@ -135,8 +139,8 @@ class _Moving:
 
 
 def _segment_solver(solver: Solver, steps: int, memory: Any) -> Solver:
-    """The solver of a segment: Broyden takes factors over, others start afresh."""
-    if type(solver) is not Broyden:  # a class derived from it may keep other factors
+    """The solver of a segment: Broyden takes over the factors of the segment before, others start from scratch."""
+    if type(solver) is not Broyden:  # subclasses may keep other factors
         return replace(solver, max_steps=steps)
     return SegmentBroyden(
         max_steps=steps,
@@ -148,7 +152,7 @@ def _segment_solver(solver: Solver, steps: int, memory: Any) -> Solver:
 
 
 def _joined(parts: list[Solution]) -> Solution:
-    """The solution of all segments: states and residuals in a row, the outcome of the last."""
+    """The solution of all segments: their states and residuals concatenated, and the outcome of the last."""
     last, before = parts[-1], sum(len(part.residuals) for part in parts[:-1])
     trajectories = [part.trajectory for part in parts if part.trajectory is not None]
     return replace(
@@ -161,3 +165,43 @@ def _joined(parts: list[Solution]) -> Solution:
         inverse_from=before,
         evaluations=sum(part.evaluations for part in parts),
     )
+
+
+class Remembering(BoundDynamics):
+    """f(.; u) that keeps `prepare(z)` of its latest two states: the start of a step, and the one of an intervention."""
+
+    def __init__(self, inner: BoundDynamics, prepared: list[tuple[Tensor, bool, Any]] | None = None) -> None:
+        self.inner = inner
+        self.u = inner.u
+        self._prepared: list[tuple[Tensor, bool, Any]] = [] if prepared is None else prepared
+
+    @override
+    def __call__(self, z: Tensor) -> Tensor:
+        return self.inner.inject(self.prepare(z), self.u)
+
+    @override
+    def prepare(self, z: Tensor) -> Any:
+        grad = torch.is_grad_enabled()  # what was prepared without a graph must not be used where one is needed
+        for known, known_grad, h in self._prepared:
+            if known.data_ptr() == z.data_ptr() and known.shape == z.shape and known_grad == grad:
+                return h
+        h = self.inner.prepare(z)
+        self._prepared.append((z, grad, h))  # holds z, so that its memory is not reused
+        del self._prepared[:-2]
+        return h
+
+    @override
+    def inject(self, h: Any, u: Any) -> Tensor:
+        return self.inner.inject(h, u)
+
+    @override
+    def inject_unpacked(self, h: Any, u: Any) -> Any:
+        return self.inner.inject_unpacked(h, u)
+
+    @override
+    def rebind(self, u: Any) -> Remembering:
+        return Remembering(self.inner.rebind(u), self._prepared)
+
+    @override
+    def unpack(self, z: Tensor) -> Any:
+        return self.inner.unpack(z)

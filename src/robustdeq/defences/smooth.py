@@ -1,4 +1,4 @@
-"""The inner loop of entropy reduction as a differentiable function, for attacks through the defence."""
+"""The updates of entropy reduction as a differentiable function, for attacks through the defence."""
 
 from __future__ import annotations
 
@@ -17,24 +17,19 @@ from robustdeq.models.modes import attacking
 class SmoothDescent:
     """The same updates with sign(g) replaced by tanh(g / (smoothing * mean |g|)), the mean of each image a constant.
 
-    The graph of an intervention is not kept: the backward pass computes it again. With `smoothing` None the updates are
-    those of the defence itself, and what they add to x is a constant.
+    The graph of an intervention is not kept in memory: the backward pass computes it again.
     """
 
     descent: EntropyDescent
-    smoothing: float | None = 1.0
+    smoothing: float = 1.0
 
     def __call__(self, H: InputEntropy, f: BoundDynamics, z: Tensor, x: Tensor, x_hat: Tensor) -> Tensor:
         """The new x^."""
-        if self.smoothing is None:
-            with torch.no_grad():
-                moved = self.descent(H, f, z.detach(), x.detach(), x_hat.detach())
-            return x + (moved - x).detach()
         result: Tensor = _Recomputed.apply(self, H, f, z, x, x_hat)
         return result
 
     def updates(self, H: InputEntropy, f: BoundDynamics, z: Tensor, x: Tensor, x_hat: Tensor, *, graph: bool) -> Tensor:
-        """The updates; with `graph`, differentiable in z, x and x^."""
+        """The new x^; with `graph`, differentiable in z, x and x^."""
         h = f.prepare(z)
         low, high = self.descent.bounds(x)
         for _ in range(self.descent.steps):
@@ -47,13 +42,12 @@ class SmoothDescent:
         return x_hat
 
     def _smoothed(self, gradient: Tensor) -> Tensor:
-        assert self.smoothing is not None
         scale = gradient.detach().abs().mean(tuple(range(1, gradient.ndim)), keepdim=True)
         return torch.tanh(gradient / (self.smoothing * scale).clamp_min(torch.finfo(gradient.dtype).tiny))
 
 
 class _Recomputed(torch.autograd.Function):
-    """An intervention whose graph exists only while it is differentiated."""
+    """An intervention whose graph exists only during its backward pass."""
 
     @staticmethod
     def forward(

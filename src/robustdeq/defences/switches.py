@@ -1,12 +1,15 @@
-"""In what the paper's algorithm and the released code differ (the table of METHOD.md section 4)."""
+"""The choices in which the paper's algorithm and its released code differ (table in docs/method.md, section 4)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args, get_type_hints
 
 Variant = Literal["paper", "released"]
 Direction = Literal["gradient", "sign"]
+History = Literal["kept", "restarted"]
+HandedOn = Literal["iterate", "lowest"]
+FinalInput = Literal["purified", "received"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -14,15 +17,15 @@ class Switches:
     """One choice per row of the table."""
 
     direction: Direction
-    """x^ moves along the gradient of the entropy, or along its sign."""
+    """Whether x^ moves along the gradient of the entropy or along its sign."""
     resolve: bool
-    """z^[t] is solved again with the new x^; else the new x^ acts on later steps only."""
-    history: Literal["kept", "restarted"]
-    """The solver's factors are kept, or rebuilt in each segment of `every` steps."""
-    handed_on: Literal["iterate", "lowest"]
-    """The state a segment hands on: its last iterate, or its lowest-residual one (restarted history only)."""
-    final_input: Literal["purified", "received"]
-    """Whose f the final unrolled readout applies."""
+    """Whether the step to z^[t] is taken again with the new x^; otherwise the new x^ acts on later steps only."""
+    history: History
+    """Whether the solver keeps its factors, or rebuilds them in each segment of `every` steps."""
+    handed_on: HandedOn
+    """The state that a segment hands on: its last iterate, or with restarted history its lowest-residual one."""
+    final_input: FinalInput
+    """The image whose f the final unrolled readout applies."""
 
     def __post_init__(self) -> None:
         for name, kind in get_type_hints(Switches).items():
@@ -44,12 +47,8 @@ VARIANTS = {
 }
 
 
-def switches_of(variant: str, changes: dict[str, Any]) -> Switches:
-    """Those of a variant, some of them changed."""
+def switches_of(variant: str, **changes: Any) -> Switches:
+    """The switches of a variant, with every change that is not None."""
     if variant not in VARIANTS:
         raise ValueError(f"variant must be one of {', '.join(VARIANTS)}, got {variant!r}")
-    known = [f.name for f in fields(Switches)]
-    for name in changes:
-        if name not in known:
-            raise TypeError(f"EntropyReduction has no option {name!r}; its switches are {', '.join(known)}")
-    return replace(VARIANTS[variant], **changes)
+    return replace(VARIANTS[variant], **{name: value for name, value in changes.items() if value is not None})

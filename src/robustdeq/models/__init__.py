@@ -1,12 +1,12 @@
 """Deep equilibrium models, the paper's baseline, and their checkpoints."""
 
 from robustdeq.models import compat
+from robustdeq.models.checkpoint import load
 from robustdeq.models.deq import DEQ, ForwardPass
 from robustdeq.models.dynamics import BoundDynamics, SplitDynamics
-from robustdeq.models.mdeq import MDEQ
-from robustdeq.models.multiscale import MDEQConfig
+from robustdeq.models.mdeq import MDEQ, MDEQConfig
 from robustdeq.models.predictor import Predictor, Trajectory
-from robustdeq.models.pretrained import CheckpointError, load
+from robustdeq.models.pretrained import CheckpointError
 from robustdeq.models.registry import create_model, list_models, register_model
 from robustdeq.models.resnet import ResNet
 

@@ -1,4 +1,4 @@
-"""What every model asks of its input."""
+"""Checks of a model's input."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 
 def check_images(model: nn.Module, x: Tensor) -> None:
-    """Floating point, not empty, of the model's precision and on its device; else a clear error."""
+    """Raises an error unless the images are floating point, not empty, and of the model's precision and device."""
     if not isinstance(x, Tensor) or not x.is_floating_point():
         found = x.dtype if isinstance(x, Tensor) else type(x).__name__
         raise TypeError(f"expected floating-point pixels in [0, 1], got {found}; convert with x.float() / 255")
@@ -24,6 +24,6 @@ def check_images(model: nn.Module, x: Tensor) -> None:
 
 
 def check_channels(x: Tensor, channels: int) -> None:
-    """Images (batch, channels, height, width)."""
+    """Raises an error unless x has the shape (batch, channels, height, width)."""
     if x.ndim != 4 or x.shape[1] != channels:
         raise ValueError(f"expected images of shape (batch, {channels}, height, width), got {tuple(x.shape)}")

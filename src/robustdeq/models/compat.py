@@ -32,8 +32,8 @@ _DOWN = re.compile(r"fullstage\.fuse_layers\.(\d+)\.(\d+)\.net\.(\d+)\.(conv|gno
 
 
 def rename(key: str) -> str | None:
-    """Our name of a released state-dict entry, or None if it is not one."""
-    if match := _FURTHER.fullmatch(key):  # from the third downsampling on, layers of the stem go by names
+    """Our name of an entry of the released state dict, or None for an unknown entry."""
+    if match := _FURTHER.fullmatch(key):  # from the third downsampling on, layers of the stem have names
         count, norm, rest = match.groups()
         return f"encoder.stem.{3 * (int(count) - 1) + (1 if norm else 0)}.{rest}"
     if match := _UP.fullmatch(key):
@@ -49,17 +49,17 @@ def rename(key: str) -> str | None:
 
 
 def load_released(config: Mapping[str, Any] | str | NDArray[Any], state_dict: Mapping[str, Any]) -> MDEQ:
-    """A released checkpoint as a model that computes what the released evaluation does, in eval mode.
+    """A released checkpoint as a model in eval mode that computes what the released evaluation computes.
 
-    Solver `Broyden(max_steps=F_THRES, batch_coupled=True)`, tolerance 1e-3, gradient `Phantom(9, 0.5)`.
+    Its solver is `Broyden(max_steps=F_THRES, batch_coupled=True)` with tolerance 1e-3, its gradient `Phantom(9, 0.5)`.
 
     Args:
-        config: The released configuration (MODEL, DEQ), as nested mappings or as JSON, also as an array of one string.
-        state_dict: Its weights, as tensors or arrays, under the released names.
+        config: The released configuration (MODEL, DEQ) as nested mappings, as JSON, or as an array of one JSON string.
+        state_dict: The released weights as tensors or arrays, under their released names.
     """
     sizes, max_steps = _sizes(_parsed(config))
     weights = {k: v if isinstance(v, Tensor) else torch.as_tensor(np.array(v)) for k, v in state_dict.items()}
-    prefix = "module."  # DataParallel's
+    prefix = "module."  # added by DataParallel
     weights = {k.removeprefix(prefix): v for k, v in weights.items()}
     renamed = {rename(k): v for k, v in weights.items()}
     if None in renamed:
@@ -88,7 +88,7 @@ def _parsed(config: Mapping[str, Any] | str | NDArray[Any]) -> Mapping[str, Any]
 
 
 def infer_sizes(state_dict: Mapping[str, Any]) -> dict[str, Any]:
-    """The sizes that the weights themselves show; groups, dropout and downsampling leave no trace in them."""
+    """The sizes that can be seen from the weights: all but groups, dropout and downsampling."""
     shapes = {k.removeprefix("module."): tuple(v.shape) for k, v in state_dict.items()}
     scales = 0
     while f"fullstage.branches.{scales}.blocks.0.conv1.weight_v" in shapes:
@@ -108,7 +108,7 @@ def infer_sizes(state_dict: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def released_config(sizes: Mapping[str, Any], *, groups: int, downsample: int, dropout: float) -> dict[str, Any]:
-    """A released configuration for these sizes, as `load_released` takes it."""
+    """A configuration of the released form for `load_released`."""
     stage = {
         "NUM_BRANCHES": len(sizes["channels"]),
         "NUM_CHANNELS": list(sizes["channels"]),
@@ -139,7 +139,7 @@ _FIXED_DEQ: dict[str, Any] = {"F_SOLVER": "broyden", "STOP_MODE": "rel"}
 
 
 def _sizes(config: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
-    """MDEQ options and N of a released configuration; what ours does not implement is refused."""
+    """Options of `MDEQ` and the number of solver steps; raises an error for what `MDEQ` does not implement."""
     try:
         model = config["MODEL"]
         stage = model["EXTRA"]["FULL_STAGE"]

@@ -1,14 +1,14 @@
-"""A deep equilibrium model from any encoder, dynamics and head."""
+"""Deep equilibrium models made of any encoder, dynamics and head."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from typing_extensions import override
 
 from robustdeq.models.checks import check_images
 from robustdeq.models.dynamics import BoundDynamics, bind, initial_state
@@ -21,29 +21,34 @@ Readout = Literal["lowest", "last"]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ForwardPass:
-    """A forward pass with everything it went through, for objectives and oracles that need more than logits."""
+    """The results of `DEQ.run`, for callers who need more than logits."""
 
     logits: Tensor
     y: Tensor
     """The differentiable state that the head read."""
     state: SolvedState
-    """The solver's state it came from."""
+    """The solver's state that y was computed from."""
     f: BoundDynamics
-    """f(.; u) of this pass, over states in its order (see `run`)."""
+    """f(.; u) of this pass."""
 
 
 class DEQ(Pretrained, DynamicPredictor):
     """encoder + dynamics + head: u = encoder(x), z = f(z; u) solved from z^[0], logits = head(y).
 
+    A forward pass has four steps: `begin` (encode the images), `solve`, `read` (choose a state of the solve), and the
+    head at what the gradient policy makes of this state. `run` takes all of them, in the current mode and
+    differentiable in the weights: for training. `walk` takes the first two and `read_out` the others: for predictors
+    and attacks.
+
     Args:
         encoder: Pixels to the injection u.
         dynamics: A module f(z, u) that returns a tensor shaped like z. The state starts at zeros like u, unless the
-            module has a method `initial(u)`. Subclass `SplitDynamics` for dynamics that split f or draw per pass.
+            module has a method `initial(u)`. Subclass `SplitDynamics` to split f or to draw random numbers per pass.
         head: State to logits.
-        solver: How z = f(z; u) is solved.
-        gradient: How the result is differentiated, and with it what the head reads: Phantom unrolls the state.
-        tol: Residual below which a sample is converged and freezes.
-        readout: Which iterate is read: the lowest-residual one or the last.
+        solver: The solver of z = f(z; u).
+        gradient: The gradient policy; it also decides what the head reads: Phantom unrolls the state.
+        tol: Residual below which a sample counts as converged and freezes.
+        readout: The iterate that is read: the one with the lowest residual, or the last.
 
     `solver`, `gradient`, `tol` and `readout` are attributes and may be replaced at any time.
     """
@@ -67,14 +72,15 @@ class DEQ(Pretrained, DynamicPredictor):
         self.gradient: GradientPolicy = Phantom(steps=5, damping=0.5) if gradient is None else gradient
         self.tol = tol
         self.readout: Readout = readout
+        self.metadata = {}
         self.check_settings(self.settings())
 
+    @override
     def settings(self) -> dict[str, Any]:
-        """What a checkpoint keeps besides sizes and weights."""
         return {"solver": self.solver, "gradient": self.gradient, "tol": self.tol, "readout": self.readout}
 
+    @override
     def check_settings(self, settings: dict[str, Any]) -> None:
-        """Refuse settings that would only fail in a forward pass."""
         kinds: dict[str, Any] = {"solver": Solver, "gradient": GradientPolicy, "tol": (int, float), "readout": str}
         for name, value in settings.items():
             if name not in kinds:
@@ -86,9 +92,10 @@ class DEQ(Pretrained, DynamicPredictor):
         if "tol" in settings and not settings["tol"] >= 0:
             raise ValueError(f"tol must be >= 0, got {settings['tol']}")
 
-    def forward(self, x: Tensor, **options: Any) -> Tensor:
-        """The deployed logits; options as of `run`."""
-        return self.run(x, **options).logits
+    @override
+    def forward(self, x: Tensor) -> Tensor:
+        """The deployed logits (B, C), in the current mode and differentiable in x and in the weights."""
+        return self.run(x).logits
 
     def run(
         self,
@@ -99,25 +106,21 @@ class DEQ(Pretrained, DynamicPredictor):
         gradient: GradientPolicy | None = None,
         generator: torch.Generator | None = None,
         record: bool = False,
-        ordered: bool = True,
     ) -> ForwardPass:
-        """A forward pass with its solver state, under other settings than the model's own where given.
+        """A forward pass, optionally with other settings than the model's own.
 
         Args:
             x: Pixels.
-            max_steps: Solver steps; training with random intermediate states draws this.
-            readout: Which iterate is read.
-            gradient: How it is differentiated.
-            generator: Source of what is drawn once per pass (dropout masks); PyTorch's default one if not given.
-            record: Keep the trajectory.
-            ordered: The entries of states lie as the dynamics say; if not, in whatever order is fastest, for callers
-                who read logits alone.
+            max_steps: Number of solver steps; training with random intermediate states draws it.
+            readout: The iterate that is read.
+            gradient: The gradient policy.
+            generator: Source of the random draws of a pass (dropout masks); PyTorch's default generator if not given.
+            record: Keep the trajectory of the solve.
         """
         gradient = self.gradient if gradient is None else gradient
         f, z0 = self.begin(x, generator=generator)
-        f = f if ordered else f.reordered()
         with nullcontext() if gradient.differentiates_solver else torch.no_grad():
-            # the last iterate is read as it is, whatever its residual: evaluating f there would be for nothing
+            # the last iterate is read whatever its residual is: no need to evaluate f there
             judge_last = (readout or self.readout) != "last" or record or gradient.needs_inverse
             solution = self.solve(f, z0, max_steps=max_steps, record=record, judge_last=judge_last)
         state = self.read(solution, readout)
@@ -129,7 +132,7 @@ class DEQ(Pretrained, DynamicPredictor):
         check_images(self, x)
         u = self.encoder(x)
         z0 = initial_state(self.dynamics, u)
-        if torch.is_autocast_enabled(z0.device.type):  # f may compute in half precision, the state does not
+        if torch.is_autocast_enabled(z0.device.type):  # f may compute in half precision, the state stays in float32
             z0 = z0.float()
         return bind(self.dynamics, u, generator=generator), z0
 
@@ -142,7 +145,7 @@ class DEQ(Pretrained, DynamicPredictor):
         record: bool = True,
         judge_last: bool = True,
     ) -> Solution:
-        """Run the model's solver."""
+        """The model's solver on f from z0; `record` and `judge_last` as for `robustdeq.fixed_point`."""
         solver = self.solver if max_steps is None else replace(self.solver, max_steps=max_steps)
         return fixed_point(f, z0, solver, tol=self.tol, record=record, judge_last=judge_last)
 
@@ -159,79 +162,69 @@ class DEQ(Pretrained, DynamicPredictor):
         )
 
     def truncated(self, x: Tensor, *, layers: int = 8, generator: torch.Generator | None = None) -> Tensor:
-        """Logits of the weight-tied network of `layers` plain applications of f from z^[0], by ordinary backprop."""
+        """Logits of the weight-tied network of `layers` plain applications of f from z^[0]: for pretraining."""
         f, z = self.begin(x, generator=generator)
-        f = f.reordered()
         for _ in range(layers):
             z = f(z)
         logits: Tensor = self.head(f.unpack(z))
         return logits
 
     @property
+    @override
     def base(self) -> DEQ:
-        """Itself."""
         return self
 
     @property
+    @override
     def defended(self) -> bool:
-        """It is not."""
         return False
 
+    @override
+    def undefended(self) -> DEQ:
+        return self
+
     @property
+    @override
     def steps_read(self) -> None:
-        """All."""
         return None
 
     @property
+    @override
+    def early_state(self) -> None:
+        return None
+
+    @property
+    @override
     def reads_residuals(self) -> bool:
-        """To choose the lowest."""
         return self.readout == "lowest" or self.gradient.needs_inverse
 
-    def walk(self, x: Tensor, *, steps: int | None = None, judge_last: bool = True, measure: bool = False) -> Pass:
-        """The solve on x, recorded."""
-        f, z0 = self.begin(x)
-        solution = self.solve(f, z0, max_steps=steps, judge_last=judge_last)
-        return Pass(x=x, x_read=x, f=f, solution=solution)
+    @property
+    @override
+    def watched(self) -> list[int]:
+        return list(range(1, self.num_states + 1))
 
+    @override
+    def walk(self, x: Tensor, *, steps: int | None = None, judge_last: bool = True, measure: bool = False) -> Pass:
+        f, z0 = self.begin(x)
+        return Pass(x=x, x_read=x, f=f, solution=self.solve(f, z0, max_steps=steps, judge_last=judge_last))
+
+    @override
     def walk_differentiably(
         self, x: Tensor, *, steps: int | None = None, judge_last: bool = True, smoothing: float | None = None
     ) -> Pass:
-        """The solve on x; nothing in it stops gradients."""
         with torch.enable_grad():
             return self.walk(x, steps=steps, judge_last=judge_last)
 
-    def undefended(self) -> DEQ:
-        """Itself."""
-        return self
-
-    @property
-    def watched(self) -> list[int]:
-        """All."""
-        return list(range(1, self.solver.max_steps + 1))
-
+    @override
     def read_out(self, walked: Pass, *, exact: bool = False) -> Tensor:
-        """The head at what the gradient policy makes of the state that the readout chooses."""
         f, state = walked.f, self.read(walked.solution)
         y = self.gradient.advance(f, state.z) if exact else self.gradient.connect(f, state)
         logits: Tensor = self.head(f.unpack(y))
         return logits
 
-    def input_parts(self) -> tuple[nn.Module, nn.Module]:
-        """Encoder and head for many passes with constant weights, in eval mode; subclasses may return faster copies."""
+    def inference_parts(self) -> tuple[nn.Module, nn.Module]:
+        """Encoder and head for passes in eval mode with constant weights; subclasses may return faster copies."""
         return self.encoder, self.head
-
-    @contextmanager
-    def constant_parts(self) -> Iterator[None]:
-        """Inside, passes go through the copies of `input_parts`: for many passes in eval mode with constant weights.
-
-        They stand in the place of encoder and head, so `state_dict()` is not the model's own there.
-        """
-        own = self.encoder, self.head
-        self.encoder, self.head = self.input_parts()
-        try:
-            yield
-        finally:
-            self.encoder, self.head = own
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """Compile encoder, dynamics and head in place with `torch.compile`; the solver's loop stays as it is."""

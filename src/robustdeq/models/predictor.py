@@ -1,14 +1,16 @@
-"""What attacks, defences and evaluation see of a model."""
+"""The protocol between models, defences, attacks and evaluation: predictors, their passes, and defences as wrappers."""
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+from typing_extensions import override
 
 from robustdeq.models.dynamics import BoundDynamics
 from robustdeq.models.modes import evaluating
@@ -18,42 +20,50 @@ from robustdeq.solve import Solution
 if TYPE_CHECKING:
     from robustdeq.models.deq import DEQ
 
+FINAL = "final"
+"""The name of the final state: the one that the model's own readout chooses, unrolled by its gradient policy."""
+
+D = TypeVar("D", bound="Defence")
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Trajectory:
-    """A pass along the dynamics, state by state; row t - 1 belongs to z^[t], and there are always N rows."""
+    """The states of a pass and what the head makes of them; row t - 1 belongs to z^[t], and there are always N rows."""
 
     states: Float[Tensor, "N B *latent"]
     logits: Float[Tensor, "N B C"]
-    """head(z^[t]), no unrolling."""
+    """head(z^[t]), without unrolling."""
+    deployed: Float[Tensor, "B C"]
+    """The logits that the predictor itself returns for these images, read from the same pass."""
     entropy: Float[Tensor, "N B"]
-    """Of softmax(logits), in nats."""
+    """Entropy of softmax(logits) in nats."""
     residual: Float[Tensor, "N B"]
-    """The residual that the solver judges by."""
+    """The residual by which the solver judges convergence."""
     status: Int[Tensor, " B"]
     """A `robustdeq.Status` for each sample."""
     steps: Int[Tensor, " B"]
-    """Solver steps before the sample froze."""
+    """Solver steps that each sample took before it froze."""
     lowest_step: Int[Tensor, " B"]
-    """The step whose residual is lowest: with the default readout, the state that `model(x)` starts from.
+    """The step with the lowest residual: with the default readout, the state that `model(x)` starts from.
 
-    In a defended pass, of the steps since the last intervention: residuals at different images are not compared."""
+    In a defended pass only the steps since the last intervention count: residuals for different images are not
+    comparable."""
     inputs: Float[Tensor, "I B *image"] | None = None
-    """A defended pass: the purified images after each intervention (I = 0 if there is none)."""
+    """The purified images after each intervention of a defence (I = 0 if there was none); None without a defence."""
     inner_entropy: Float[Tensor, "I R1 B"] | None = None
-    """A defended pass: H(h(f(z; x^))) before each of the R updates of an intervention, and after the last."""
+    """Entropy of head(f(z; x^)) before each of the R updates of an intervention and after the last (R1 = R + 1)."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Purification:
-    """What a defence did to the input along a pass."""
+    """What a defence did to the input during a pass."""
 
     inputs: list[Float[Tensor, "B *image"]]
     """The purified images after each intervention."""
     since: list[int]
-    """The first state that each of them acts on."""
+    """The first state that each of these images acts on."""
     inner_entropy: list[Float[Tensor, "R1 B"]]
-    """See `Trajectory.inner_entropy`; empty unless asked for."""
+    """See `Trajectory.inner_entropy`; filled only in passes with `measure=True`."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -61,17 +71,17 @@ class Pass:
     """One pass of a predictor along its dynamics, from which logits are read."""
 
     x: Tensor
-    """The received image."""
+    """The received images."""
     x_read: Tensor
-    """The image whose dynamics the final readout applies: x, or what a defence made of it."""
+    """The images whose dynamics the final readout applies: the received ones, or purified ones."""
     f: BoundDynamics
     """f(.; u(x_read))."""
     solution: Solution
-    """With its trajectory."""
+    """The solve, with its trajectory."""
     purification: Purification | None = None
 
     def input_at(self, state: int) -> Tensor:
-        """The image in force at z^[state]."""
+        """The images that the solver step to z^[state] was taken with."""
         x = self.x
         if self.purification is not None:
             for purified, since in zip(self.purification.inputs, self.purification.since, strict=True):
@@ -81,90 +91,128 @@ class Pass:
 
 @runtime_checkable
 class Predictor(Protocol):
-    """Pixels in [0, 1] to the deployed logits."""
+    """Maps pixels in [0, 1] to the deployed logits."""
 
     def __call__(self, x: Tensor) -> Tensor:
         """Logits (B, C), differentiable in x."""
         ...
 
     def trajectory(self, x: Tensor) -> Trajectory:
-        """The pass along the dynamics."""
+        """The states of the pass on x."""
         ...
 
 
 class DynamicPredictor(nn.Module, ABC):
-    """A predictor whose passes can be looked into: a DEQ, or a defence around one."""
+    """A predictor whose passes can be looked into: a DEQ, or a `Defence` around one.
+
+    A prediction is a pass and a readout, `read_out(walk(x))`; everything else here is derived from these two.
+    """
 
     @property
     @abstractmethod
     def base(self) -> DEQ:
-        """The undefended model at the bottom."""
+        """The undefended model inside."""
 
     @property
     @abstractmethod
     def defended(self) -> bool:
-        """Whether a pass differs from that of the undefended model."""
+        """Whether a pass differs from that of the undefended model; a different readout alone does not count."""
+
+    @abstractmethod
+    def undefended(self) -> DynamicPredictor:
+        """The predictor with the same readout and without any defence of the input."""
 
     @property
     @abstractmethod
     def steps_read(self) -> int | None:
-        """How many solver steps the deployed logits need; None if all, and what follows them."""
+        """Number of solver steps that the deployed logits need; None: all steps and the final readout."""
 
     @property
     @abstractmethod
     def reads_residuals(self) -> bool:
         """Whether the deployed logits depend on the residual of the last state."""
 
+    @property
+    @abstractmethod
+    def watched(self) -> list[int]:
+        """The states that a defence looks at; without a defence all states."""
+
+    @property
+    @abstractmethod
+    def early_state(self) -> int | None:
+        """The state that predictions are read from; None for the final one."""
+
     @abstractmethod
     def walk(self, x: Tensor, *, steps: int | None = None, judge_last: bool = True, measure: bool = False) -> Pass:
-        """The dynamics on x, as deployed and recorded.
+        """Runs the deployed dynamics on x and records every state.
 
         Args:
             x: Pixels.
-            steps: Stop after this many solver steps; if not given, take all, for a final readout to follow.
-            judge_last: Know the residual of the last state too, which costs one more evaluation of f.
-            measure: Measure what only `trajectory` shows.
+            steps: Number of solver steps; None: all of them, with a final readout to follow.
+            judge_last: Compute the residual of the last state too, which costs one more evaluation of f.
+            measure: Compute what only `trajectory` shows, such as entropies during an intervention.
         """
 
     @abstractmethod
     def walk_differentiably(
         self, x: Tensor, *, steps: int | None = None, judge_last: bool = True, smoothing: float | None = None
     ) -> Pass:
-        """The pass with exact gradients: autograd through every solver step.
+        """The same pass with exact gradients: autograd through every solver step.
 
         Args:
             x: Pixels.
-            steps: As of `walk`.
-            judge_last: As of `walk`.
-            smoothing: A defence's updates of its input are differentiated with their sign smoothed, in units of their
-                gradients' mean magnitude; None takes what they add to x as constant.
+            steps: As for `walk`.
+            judge_last: As for `walk`.
+            smoothing: Width of the smoothed sign through which a defence's updates are differentiated, relative to
+                the mean magnitude of their gradients. None: what a defence adds to x counts as a constant.
         """
-
-    @abstractmethod
-    def undefended(self) -> DynamicPredictor:
-        """The same readout without any defence of the input."""
-
-    @property
-    @abstractmethod
-    def watched(self) -> list[int]:
-        """The states that a defence looks at; all of them, if there is none."""
 
     @abstractmethod
     def read_out(self, walked: Pass, *, exact: bool = False) -> Tensor:
-        """The deployed logits of a pass of at least `steps_read` steps.
+        """The deployed logits (B, C) of a pass of at least `steps_read` steps.
 
-        They are differentiable in the injection of `walked.f` as the model's gradient policy says; with `exact`, in the
-        states of the pass too.
+        Args:
+            walked: A pass of this predictor.
+            exact: Differentiate through the states of the pass too. Otherwise the states are constants, and the logits
+                are differentiable in the injection of `walked.f` as the model's gradient policy says.
         """
 
     def image_read(self, walked: Pass) -> Tensor:
-        """The image that the deployed logits are differentiated at."""
+        """The images at which the deployed logits are differentiated."""
         return walked.x_read
 
-    def predict(self, x: Tensor) -> Tensor:
-        """The deployed logits, by a pass and a readout in eval mode, differentiable where x is.
+    @property
+    def num_states(self) -> int:
+        """N, the number of solver steps."""
+        return self.base.solver.max_steps
 
-        What a defence adds to x is a constant to their gradient.
+    @property
+    def state_names(self) -> list[str]:
+        """Names of the states that evaluation tells apart: "1" to "N", and "final"."""
+        return [*map(str, range(1, self.num_states + 1)), FINAL]
+
+    @property
+    def deployed_state(self) -> str:
+        """The name of the state that predictions are read from, such as "8" or "final"."""
+        return FINAL if self.early_state is None else str(self.early_state)
+
+    @property
+    def batch_independent(self) -> bool:
+        """Whether the solvers treat every image of a batch as if it were alone.
+
+        This says nothing about a user's own encoder, head or defence.
+        """
+        backward = getattr(self.base.gradient, "solver", self.base.solver)
+        return not (self.base.solver.batch_coupled or backward.batch_coupled)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The deployed logits (B, C)."""
+        return self.predict(x)
+
+    def predict(self, x: Tensor) -> Tensor:
+        """The deployed logits (B, C) in eval mode, differentiable in x but not in the weights.
+
+        What a defence adds to x counts as a constant in the gradient.
         """
         differentiate, gradient = torch.is_grad_enabled() and x.requires_grad, self.base.gradient
         with evaluating(self):
@@ -181,17 +229,19 @@ class DynamicPredictor(nn.Module, ABC):
 
     @torch.no_grad()
     def trajectory(self, x: Tensor) -> Trajectory:
-        """Every state on x and what the head makes of it, as deployed: in eval mode, whatever the current one."""
+        """Every state of the deployed pass on x and the logits of each, in eval mode."""
         with evaluating(self):
             walked = self.walk(x, measure=True)
             states = walked.solution.trajectory
             assert states is not None
             logits = torch.stack([self.base.head(walked.f.unpack(z)) for z in states])
+            deployed = self.read_out(walked)
         solution, purification = walked.solution, walked.purification
         inner = purification.inner_entropy if purification is not None else []
         return Trajectory(
             states=states,
             logits=logits,
+            deployed=deployed,
             entropy=entropy(logits),
             residual=solution.residuals,
             status=solution.status,
@@ -202,11 +252,99 @@ class DynamicPredictor(nn.Module, ABC):
         )
 
 
+class Defence(DynamicPredictor):
+    """A predictor around a predictor: whatever a subclass does not override is that of the predictor inside.
+
+    To change what is read from a pass, override `read_out`. To change the input between solver steps, subclass
+    `robustdeq.defences.InputDefence`.
+
+    Args:
+        predictor: A DEQ, or a defence around one.
+    """
+
+    def __init__(self, predictor: DynamicPredictor) -> None:
+        super().__init__()
+        if not isinstance(predictor, DynamicPredictor):
+            raise TypeError(
+                f"{type(self).__name__} works along the dynamics of a DEQ, or of a defence around one; "
+                f"{type(predictor).__name__} has none"
+            )
+        self.predictor = predictor
+
+    @property
+    @override
+    def base(self) -> DEQ:
+        return self.predictor.base
+
+    @property
+    @override
+    def defended(self) -> bool:
+        return self.predictor.defended
+
+    @override
+    def undefended(self) -> DynamicPredictor:
+        return self if not self.defended else self.around(self.predictor.undefended())
+
+    def around(self: D, predictor: DynamicPredictor) -> D:
+        """The same defence, with the same settings, around another predictor."""
+        other = copy.copy(self)
+        other._modules = {**self._modules, "predictor": predictor}
+        return other
+
+    @property
+    @override
+    def steps_read(self) -> int | None:
+        return self.predictor.steps_read
+
+    @property
+    @override
+    def reads_residuals(self) -> bool:
+        return self.predictor.reads_residuals
+
+    @property
+    @override
+    def watched(self) -> list[int]:
+        return self.predictor.watched
+
+    @property
+    @override
+    def early_state(self) -> int | None:
+        return self.predictor.early_state
+
+    @override
+    def walk(self, x: Tensor, *, steps: int | None = None, judge_last: bool = True, measure: bool = False) -> Pass:
+        return self.predictor.walk(x, steps=steps, judge_last=judge_last, measure=measure)
+
+    @override
+    def walk_differentiably(
+        self, x: Tensor, *, steps: int | None = None, judge_last: bool = True, smoothing: float | None = None
+    ) -> Pass:
+        return self.predictor.walk_differentiably(x, steps=steps, judge_last=judge_last, smoothing=smoothing)
+
+    @override
+    def read_out(self, walked: Pass, *, exact: bool = False) -> Tensor:
+        return self.predictor.read_out(walked, exact=exact)
+
+    @override
+    def image_read(self, walked: Pass) -> Tensor:
+        return self.predictor.image_read(walked)
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """What the model's checkpoint says about itself: data set, eps, training."""
+        return self.base.metadata
+
+    @property
+    def model_name(self) -> str | None:
+        """The registered name of the model inside, such as "mdeq-tiny"; None if it has none."""
+        return self.base.model_name
+
+
 def _stack(images: list[Tensor], x: Tensor) -> Tensor:
     return torch.stack(images) if images else x.new_empty(0, *x.shape)
 
 
 def entropy(logits: Tensor) -> Tensor:
-    """Entropy in nats of softmax(logits), over the last axis."""
+    """Entropy of softmax(logits) in nats, over the last axis."""
     log_p = logits.log_softmax(-1)
     return -(log_p.exp() * log_p).sum(-1)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import fnmatch
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import fields
-from typing import Any, TypeVar
+from dataclasses import fields, replace
+from typing import Any, Literal, TypeVar, overload
 
 from torch import nn
 
 from robustdeq.host.suggestions import did_you_mean
-from robustdeq.models.mdeq import MDEQ
-from robustdeq.models.multiscale import MDEQConfig
+from robustdeq.models.mdeq import MDEQ, MDEQConfig
 from robustdeq.models.pretrained import Architecture, Pretrained
 from robustdeq.models.resnet import ResNet
 
@@ -57,9 +56,9 @@ B = TypeVar("B", bound=Callable[..., nn.Module])
 
 
 def register_model(name: str) -> Callable[[B], B]:
-    """Decorate a function that builds a model, so that `create_model(name)` and checkpoints know it.
+    """Registers the decorated function, which builds a model, for `create_model(name)` and for checkpoints.
 
-    Its options must be keywords with JSON values, and it should return a `DEQ` (or another `Pretrained` module).
+    Its options must be keywords with JSON values, and it should return a `DEQ`.
     """
     if not isinstance(name, str):
         raise TypeError('give the model a name: @robustdeq.register_model("my-deq")')
@@ -74,21 +73,32 @@ def register_model(name: str) -> Callable[[B], B]:
 
 
 def list_models(pattern: str = "*") -> list[str]:
-    """Names for `create_model`, filtered by a pattern such as "mdeq-*"."""
+    """The names that `create_model` knows, optionally only those that match a pattern such as "mdeq-*"."""
     return sorted(fnmatch.filter([*_PRESETS, *_BUILDERS], pattern))
 
 
+@overload
+def create_model(
+    name: Literal["mdeq-large", "mdeq-small", "mdeq-tiny", "mdeq-nano", "mdeq"], **options: Any
+) -> MDEQ: ...
+@overload
+def create_model(name: Literal["resnet18", "resnet-tiny", "resnet"], **options: Any) -> ResNet: ...
+@overload
+def create_model(name: str, **options: Any) -> Any: ...
 def create_model(name: str, **options: Any) -> Any:
-    """A freshly initialised model.
+    """A model with freshly initialised weights.
 
     Args:
         name: One of `list_models()`.
-        options: Override the named model's own, e.g. num_classes=100, dropout=0.1, solver=Broyden(max_steps=12).
+        options: Options that replace those of the named model, such as num_classes=100 or solver=Broyden(max_steps=12).
     """
     if name not in _PRESETS:
         return build(name, **options)
     architecture, preset = _PRESETS[name]
-    return build(architecture, **{**preset, **options})
+    model = build(architecture, **{**preset, **options})
+    if preset_of(model.architecture.name, model.architecture.options) == name:  # not if an option replaced the sizes
+        model.architecture = replace(model.architecture, preset=name)
+    return model
 
 
 def build(architecture: str, **options: Any) -> Any:
@@ -104,13 +114,13 @@ def build(architecture: str, **options: Any) -> Any:
         if known is not None and option not in known:
             raise TypeError(f"{architecture} has no option {option!r}; {did_you_mean(option, known, quoted=True)}")
     model = builder(**options)
-    if isinstance(model, Pretrained) and builder not in (MDEQ, ResNet):  # those two describe themselves, in full
+    if isinstance(model, Pretrained) and builder not in (MDEQ, ResNet):  # these two set their architecture themselves
         model.architecture = Architecture(architecture, options)
     return model
 
 
 def preset_of(architecture: str, options: Mapping[str, Any]) -> str:
-    """The named model that has these sizes, else the architecture."""
+    """The named model with these sizes, or the name of the architecture if there is none."""
     for name, (kind, preset) in _PRESETS.items():
         sizes = [key for key in ("channels", "widths") if key in preset]
         if kind == architecture and all([*options.get(key, ())] == [*preset[key]] for key in sizes):
@@ -119,7 +129,7 @@ def preset_of(architecture: str, options: Mapping[str, Any]) -> str:
 
 
 def _options(builder: Callable[..., Any]) -> list[str] | None:
-    """The keywords a builder takes, or None if it takes any."""
+    """The keywords that a builder takes, or None if it takes any."""
     parameters = inspect.signature(builder).parameters.values()
     named = [p.name for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)]
     if builder is MDEQ:

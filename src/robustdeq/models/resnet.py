@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from robustdeq.models.blocks import pooled
 from robustdeq.models.checks import check_channels, check_images
+from robustdeq.models.mdeq.blocks import pooled
 from robustdeq.models.pretrained import Architecture, Pretrained
 
 
@@ -29,15 +29,15 @@ class BasicBlock(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        """The block's features."""
+        """Feature maps."""
         y = F.relu_(self.bn1(self.conv1(x)))
         return F.relu_(self.bn2(self.conv2(y)) + self.shortcut(x))
 
 
 class ResNet(Pretrained, nn.Module):
-    """The CIFAR variant of ResNet: 3x3 stem without pooling, one stage per width, each but the first halving the size.
+    """The CIFAR variant of ResNet: 3x3 stem without pooling, one stage per width; all but the first halve the size.
 
-    The defaults are ResNet-18 (11.2 M parameters).
+    The defaults give ResNet-18 with 11.2 million parameters.
     """
 
     def __init__(
@@ -51,6 +51,7 @@ class ResNet(Pretrained, nn.Module):
         super().__init__()
         if not widths or len(widths) != len(blocks):
             raise ValueError(f"widths and blocks need one entry per stage: got {tuple(widths)} and {tuple(blocks)}")
+        self.metadata = {}
         self.in_channels = in_channels
         self.conv1 = nn.Conv2d(in_channels, widths[0], 3, padding=1, bias=False)
         self.bn1 = nn.BatchNorm2d(widths[0])
@@ -73,7 +74,7 @@ class ResNet(Pretrained, nn.Module):
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits."""
+        """Logits (B, C)."""
         check_images(self, x)
         check_channels(x, self.in_channels)
         y = F.relu_(self.bn1(self.conv1(x.contiguous(memory_format=torch.channels_last))))

@@ -1,4 +1,4 @@
-"""Solvers and gradient policies to and from JSON."""
+"""Solvers and gradient policies as JSON."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _KINDS: dict[str, type] = {
 
 
 def encode(value: Any) -> Any:
-    """A JSON value; a solver or policy becomes {"type": its name, its options}."""
+    """The value as JSON; a solver or gradient policy becomes {"type": name, option: value, ...}."""
     if is_dataclass(value) and not isinstance(value, type):
         name = type(value).__name__
         if _KINDS.get(name) is not type(value):

@@ -1,4 +1,4 @@
-"""Values of one tensor, gradients of another."""
+"""Straight-through: the values of one tensor with the gradient of another."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from torch import Tensor
 
 
 def straight_through(values: Tensor, gradient: Tensor) -> Tensor:
-    """The values of one tensor with the gradient of another."""
+    """A tensor with the values of the first argument, whose gradient flows to the second."""
     result: Tensor = _StraightThrough.apply(values, gradient)
     return result
 
 
 class _StraightThrough(torch.autograd.Function):
-    """The first argument; gradients go to the second. (Not v + g - g: that is NaN where g is not finite.)"""
+    """Used instead of v + g - g, which would be NaN where g is not finite."""
 
     @staticmethod
     def forward(ctx: Any, values: Tensor, gradient: Tensor) -> Tensor:

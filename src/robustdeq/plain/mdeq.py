@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from robustdeq.models import MDEQ
-from robustdeq.models.blocks import WeightNormConv2d
+from robustdeq.models.kernels import WeightNormConv2d
 from robustdeq.plain.solver import PlainSolution, broyden
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from typing_extensions import override
 
 from robustdeq.solve.solver import Solver
 
@@ -40,15 +41,16 @@ class Anderson(Solver):
         if self.ridge < 0 or not self.mixing > 0:
             raise ValueError(f"ridge must be >= 0 and mixing > 0, got ridge={self.ridge}, mixing={self.mixing}")
 
+    @override
     def init(self, z: Float[Tensor, "B D"], g: Float[Tensor, "B D"]) -> AndersonMemory:
-        """One point."""
         return AndersonMemory(z[:, None], g[:, None], (g[:, None] @ g[:, :, None]))
 
+    @override
     def propose(self, memory: AndersonMemory) -> tuple[Float[Tensor, "B D"], AndersonMemory]:
-        """The mixture of the remembered points."""
         weights = self._weights(memory.gram)[:, None]
         return (weights @ (memory.z + self.mixing * memory.g))[:, 0], memory
 
+    @override
     def observe(self, memory: AndersonMemory, z: Float[Tensor, "B D"], g: Float[Tensor, "B D"]) -> AndersonMemory:
         """The new point replaces the oldest once the memory is full."""
         keep = slice(max(0, memory.z.shape[1] - self.memory + 1), None)
@@ -57,8 +59,9 @@ class Anderson(Solver):
         gram = torch.cat([memory.gram[:, keep, keep], row[:, :, :-1].mT], 2)
         return AndersonMemory(torch.cat([memory.z[:, keep], z[:, None]], 1), gs, torch.cat([gram, row], 1))
 
+    @override
     def rebase(self, memory: AndersonMemory, g: Float[Tensor, "B D"]) -> AndersonMemory:
-        """The differences between remembered g describe f and are kept; their level moves to the new f's g here."""
+        """Differences between the stored g are kept, since they describe f; all are shifted to match the new g here."""
         gs = memory.g + (g - memory.g[:, -1])[:, None]
         return AndersonMemory(memory.z, gs, gs @ gs.mT)
 
@@ -69,6 +72,6 @@ class Anderson(Solver):
         scale = gram.diagonal(dim1=1, dim2=2).amax(1).clamp_min(torch.finfo(gram.dtype).tiny)
         eye = torch.eye(size, dtype=gram.dtype, device=gram.device)
         system = gram / scale[:, None, None] + max(self.ridge, torch.finfo(gram.dtype).eps) * eye
-        # solve_ex: a singular or NaN system is that sample's own misfortune, not an exception for the batch
+        # solve_ex does not raise: a singular or NaN system must not stop the other samples
         raw = torch.linalg.solve_ex(system, torch.ones_like(gram[:, :, :1]))[0][..., 0]
         return raw / raw.sum(1, keepdim=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from typing_extensions import override
 
 from robustdeq.solve.lowrank import LowRankInverse
 from robustdeq.solve.solver import Solver
@@ -14,7 +15,7 @@ from robustdeq.solve.solver import Solver
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """A step whose secant pair is not yet a factor: dz was a multiple of `direction` = B g, taken where g was `g`."""
+    """A step that is not yet a factor: dz was a multiple of `direction` = B g at the point where g was `g`."""
 
     direction: Float[Tensor, "B D"]
     g: Float[Tensor, "B D"]
@@ -24,8 +25,8 @@ class Step:
 class BroydenMemory:
     """Factors, the current point, and the last step.
 
-    The last step becomes a factor only when the next proposal needs it, so that the last step of a solve does not pay
-    for a factor nobody uses.
+    The last step becomes a factor only when the next proposal needs it, so that the last step of a solve does not
+    compute a factor that is never used.
     """
 
     inverse: LowRankInverse
@@ -44,12 +45,14 @@ class Broyden(Solver):
     any multiple of dz. So a step needs two products, B g_t and B^T (B g_{t-1}), and its factor is stored as computed.
     """
 
+    @override
     def init(self, z: Float[Tensor, "B D"], g: Float[Tensor, "B D"]) -> BroydenMemory:
         """B = -I, so the first proposal is f(z)."""
         return BroydenMemory(LowRankInverse.identity(z, min(self.max_steps, 8)), z, g)
 
+    @override
     def propose(self, memory: BroydenMemory) -> tuple[Float[Tensor, "B D"], BroydenMemory]:
-        """z - B g, the last step absorbed into B first."""
+        """z - B g, after the last step has become a factor of B."""
         z, g = memory.z, memory.g
         if memory.step is None:
             direction = memory.inverse.apply(g)
@@ -59,31 +62,33 @@ class Broyden(Solver):
         length = 1 + inverse.scale[:, -1] * v_g
         return torch.addcmul(z, direction, length[:, None], value=-1), BroydenMemory(inverse, z, g, Step(direction, g))
 
+    @override
     def observe(self, memory: BroydenMemory, z: Float[Tensor, "B D"], g: Float[Tensor, "B D"]) -> BroydenMemory:
-        """The new point; the step that led to it waits."""
+        """The new point; the step that led to it is not yet a factor."""
         return BroydenMemory(memory.inverse, z, g, memory.step)
 
+    @override
     def rebase(self, memory: BroydenMemory, g: Float[Tensor, "B D"]) -> BroydenMemory:
-        """All factors up to this step are kept, the waiting one (it belongs to the old f) included."""
+        """All factors are kept, including that of the last step, which belongs to the old f."""
         return BroydenMemory(self.inverse(memory), memory.z, g)
 
+    @override
     def inverse(self, memory: BroydenMemory) -> LowRankInverse:
-        """B at the current iterate."""
         return memory.inverse if memory.step is None else _absorb(memory)[0]
 
 
 def _absorb(memory: BroydenMemory) -> tuple[LowRankInverse, Float[Tensor, " B"]]:
-    """B with the waiting step's factor, whose left side is (the old) B g; and its v^T g."""
+    """B with the factor of the last step, whose left side is B g with the old B; and v^T g of this factor."""
     inverse, g, step = memory.inverse, memory.g, memory.step
     assert step is not None
     inverse, u, v = inverse.with_products(step.direction, g)
     denominator = _dot(v, g - step.g)
     usable = torch.isfinite(denominator.reciprocal())
-    # the replacement stands inside the reciprocal too: 0 * (d/dx 1/x at 0) would make autograd return nan
+    # replaced inside the reciprocal too: otherwise autograd would multiply 0 by the infinite slope of 1/x at 0
     scale = torch.where(usable, -torch.where(usable, denominator, 1.0).reciprocal(), 0.0)
     return inverse.append(u, v, scale), _dot(v, g)
 
 
 def _dot(a: Float[Tensor, "B D"], b: Float[Tensor, "B D"]) -> Float[Tensor, " B"]:
-    """Inner products as a batched matmul: one pass, where `vecdot` writes the products first."""
+    """Inner products as a batched matmul, which unlike `vecdot` does not write the products to memory."""
     return (a[:, None] @ b[:, None].mT)[:, 0, 0]

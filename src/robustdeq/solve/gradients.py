@@ -1,7 +1,7 @@
 """Gradient policies: how the result of a solve is differentiated, apart from how it was solved.
 
 With z the solver's state (a constant), y = f(z; x) and J = df/dz at z, implicit differentiation of z = f(z; x) gives
-dL/dx = (df/dx)^T u with u = J^T u + dL/dy. The policies differ in what they make of u, and in what the head reads.
+dL/dx = (df/dx)^T u with u = J^T u + dL/dy. The policies differ in how they approximate u and in what the head reads.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from typing_extensions import override
 
 from robustdeq.solve.broyden import Broyden
 from robustdeq.solve.loop import fixed_point
@@ -25,7 +26,7 @@ State = Float[Tensor, "B *latent"]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SolvedState:
-    """One state of a solve, and what a policy may need to know of how it was reached."""
+    """One state of a solve, with what a policy may need to know about the solve."""
 
     z: State
     step: Int[Tensor, " B"]
@@ -48,55 +49,53 @@ class GradientPolicy(ABC):
         """y, whose autograd history is this policy's gradient."""
 
     def advance(self, f: Map, z: State) -> State:
-        """The same y as a plain function of z, for exact gradients of what is deployed."""
+        """y as a plain differentiable function of z, for exact gradients of the deployed logits."""
         return f(z)
 
 
 def unroll(f: Map, y: State, steps: int, damping: float) -> State:
     """`steps` times y <- (1 - damping) y + damping f(y); damping is the weight of f."""
     for _ in range(steps):
-        y = torch.lerp(y, f(y).to(y.dtype), damping)  # f may compute in half precision, the state does not
+        y = torch.lerp(y, f(y).to(y.dtype), damping)  # f may compute in half precision, the state stays in its own
     return y
 
 
 @dataclass(frozen=True)
-class Phantom(GradientPolicy):
-    """y = f(z), then `steps` damped applications of f; backprop through all steps + 1 of them."""
+class _Series(GradientPolicy):
+    """A policy with a number of steps and a damping, the weight of f in each of them."""
 
     steps: int = 5
     damping: float = 0.5
 
     def __post_init__(self) -> None:
-        _check_series(self.steps, self.damping)
+        if self.steps < 0:
+            raise ValueError(f"steps must be >= 0, got {self.steps}")
+        if not 0 < self.damping <= 1:
+            raise ValueError(f"damping is the weight of f and must lie in (0, 1], got {self.damping}")
 
+    @override
     def connect(self, f: Map, state: SolvedState) -> State:
-        """The unrolled state."""
         return self.advance(f, state.z.detach())
 
+
+@dataclass(frozen=True)
+class Phantom(_Series):
+    """y = f(z), then `steps` damped applications of f; backprop through all steps + 1 of them."""
+
+    @override
     def advance(self, f: Map, z: State) -> State:
-        """The unrolled state."""
         return unroll(f, f(z), self.steps, self.damping)
 
 
 @dataclass(frozen=True)
-class Unrolled(GradientPolicy):
+class Unrolled(_Series):
     """`steps` damped applications of f from the state itself; backprop through all of them (the paper's Eq. unrolled).
 
     With no step there is no gradient.
     """
 
-    steps: int = 5
-    damping: float = 0.5
-
-    def __post_init__(self) -> None:
-        _check_series(self.steps, self.damping)
-
-    def connect(self, f: Map, state: SolvedState) -> State:
-        """The unrolled state."""
-        return self.advance(f, state.z.detach())
-
+    @override
     def advance(self, f: Map, z: State) -> State:
-        """The unrolled state."""
         return unroll(f, z, self.steps, self.damping)
 
 
@@ -104,8 +103,8 @@ class Unrolled(GradientPolicy):
 class OneStep(GradientPolicy):
     """y = f(z), u = dL/dy: Jacobian-free backpropagation, Phantom with no unrolling."""
 
+    @override
     def connect(self, f: Map, state: SolvedState) -> State:
-        """One application of f."""
         return f(state.z.detach())
 
 
@@ -113,18 +112,18 @@ class OneStep(GradientPolicy):
 class ThroughSolver(GradientPolicy):
     """y = z, with the exact gradient of the finite iteration: autograd through every solver step.
 
-    Its memory grows with the number of steps; it exists to judge the others by. A sample that becomes non-finite on the
-    way has a NaN gradient, its batch-mates do not.
+    Its memory grows with the number of steps; it is the reference for the other policies. A sample that becomes
+    non-finite during the solve has a NaN gradient; the other samples of the batch do not.
     """
 
     differentiates_solver: ClassVar[bool] = True
 
+    @override
     def connect(self, f: Map, state: SolvedState) -> State:
-        """The state itself."""
         return state.z
 
+    @override
     def advance(self, f: Map, z: State) -> State:
-        """The state itself."""
         return z
 
 
@@ -140,13 +139,14 @@ class Implicit(GradientPolicy):
     on_solution: Callable[[Solution], None] | None = None
     """Called with the backward solve's `Solution`, for diagnostics."""
 
+    @override
     def connect(self, f: Map, state: SolvedState) -> State:
         """f(z) with the adjoint solve attached to its backward pass."""
         solver = replace(self.solver, batch_coupled=self.solver.batch_coupled or state.batch_coupled)
 
         def adjoint(grad: Tensor, vjp: Map) -> Tensor:
-            # The equation is linear in dL/dy: solved at unit scale, because a residual's guard against division by zero
-            # would stop early for tiny gradients (confident predictions) and so mask them.
+            # The equation is linear in dL/dy and solved at unit scale: with tiny gradients (confident predictions) the
+            # small constant in the relative residual would stop the solver too early.
             size = torch.ones_like(grad) if solver.batch_coupled else _row_norms(grad)
             unit = grad / size
             solution = fixed_point(lambda u: vjp(u) + unit, torch.zeros_like(grad), solver, tol=self.tol, record=False)
@@ -159,15 +159,10 @@ class Implicit(GradientPolicy):
 
 
 @dataclass(frozen=True)
-class Neumann(GradientPolicy):
+class Neumann(_Series):
     """y = f(z); w <- g = dL/dy, `steps` times w <- g + ((1 - damping) I + damping J)^T w, u = damping w."""
 
-    steps: int = 5
-    damping: float = 0.5
-
-    def __post_init__(self) -> None:
-        _check_series(self.steps, self.damping)
-
+    @override
     def connect(self, f: Map, state: SolvedState) -> State:
         """f(z) with the truncated series attached to its backward pass."""
 
@@ -186,6 +181,7 @@ class SharedInverse(GradientPolicy):
 
     needs_inverse: ClassVar[bool] = True
 
+    @override
     def connect(self, f: Map, state: SolvedState) -> State:
         """f(z) with the shared inverse attached to its backward pass."""
         inverse = state.solution.inverse
@@ -239,10 +235,3 @@ def _row_norms(x: Tensor) -> Tensor:
     """Per-sample norms, 1 where zero, shaped like x."""
     norms = torch.linalg.vector_norm(x.reshape(len(x), -1), dim=1)
     return torch.where(norms > 0, norms, 1.0).reshape(-1, *[1] * (x.ndim - 1)).expand_as(x)
-
-
-def _check_series(steps: int, damping: float) -> None:
-    if steps < 0:
-        raise ValueError(f"steps must be >= 0, got {steps}")
-    if not 0 < damping <= 1:
-        raise ValueError(f"damping is the weight of f and must lie in (0, 1], got {damping}")

@@ -19,10 +19,10 @@ def jacobian_penalty(
     """Mean over Gaussian probes v of ||v^T J||^2 / numel(z), J = df/dz at z; differentiable in what f depends on.
 
     Args:
-        f: z -> f(z).
+        f: The map z -> f(z).
         z: The state, taken as a constant.
-        probes: How many to draw, or the probes themselves.
-        generator: Source of the draws.
+        probes: The number of probes to draw, or the probes themselves.
+        generator: Source of the random draws.
     """
     if isinstance(probes, int) and probes < 1:
         raise ValueError(f"probes must be at least 1, got {probes}")
@@ -64,6 +64,6 @@ def spectral_radius(
 
 
 def _norms(v: Tensor) -> Tensor:
-    """Per-sample norms, shaped to divide v; never zero."""
+    """Per-sample norms, never zero, in a shape that divides v."""
     norms = torch.linalg.vector_norm(v.reshape(len(v), -1), dim=1).clamp_min(torch.finfo(v.dtype).tiny)
     return norms.reshape(-1, *[1] * (v.ndim - 1))

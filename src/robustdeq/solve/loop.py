@@ -1,4 +1,4 @@
-"""The one loop that runs every solver: evaluation, stopping, freezing, containment, recording."""
+"""The loop that runs every solver: it evaluates f, stops, freezes and isolates samples, and records states."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Iteration:
         it.solution()
 
     Each sample is its own solve. A sample that converges, diverges or becomes non-finite freezes at that iterate, and
-    nothing in one row ever reaches another (f must keep rows apart too). The iteration is differentiable when grad mode
-    is on: `ThroughSolver` uses that.
+    no row ever affects another (f must not mix rows either). With grad mode on, the iteration is differentiable, which
+    `ThroughSolver` uses.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Iteration:
 
     @property
     def done(self) -> bool:
-        """No step is left to take."""
+        """Whether all steps have been taken."""
         return self.step >= self.solver.max_steps
 
     def advance(self, steps: int | None = None) -> Iteration:
@@ -94,10 +94,10 @@ class Iteration:
         return z.reshape(self.shape)
 
     def rebase(self, f: Map) -> Iteration:
-        """Continue with another f from the current iterate; the solver keeps what it has learnt.
+        """Continues with another f from the current iterate; the solver keeps what it has learnt about f.
 
-        A converged sample that the new f moves becomes active again. Residuals of the two f are not comparable, so from
-        here on only the current iterate and later ones compete for the lowest.
+        A converged sample becomes active again if its residual under the new f is too large. Residuals of different f
+        are not comparable, so from here on the lowest residual is sought among the current iterate and later ones.
         """
         self.f = f
         self.fz = self._evaluate(self.z)
@@ -116,7 +116,7 @@ class Iteration:
         return self
 
     def solution(self) -> Solution:
-        """What has been reached so far."""
+        """The results so far."""
         if self.step == 0:
             raise RuntimeError("no step has been taken yet: call advance() before solution()")
         trajectory = None
@@ -143,7 +143,7 @@ class Iteration:
             fz = self.f(z.reshape(self.shape))
         if version is not None and z._version != version:
             raise ValueError("f changes the state it is given in place; it must return a new tensor")
-        if self._autocast:  # the state keeps its precision, f computes in what autocast chooses
+        if self._autocast:  # f computes in the precision of autocast, the state keeps its own
             fz = fz.to(z.dtype)
         if fz.shape != self.shape or fz.dtype != z.dtype:
             raise ValueError(
@@ -154,12 +154,13 @@ class Iteration:
 
     def _advance_one(self) -> None:
         self.step += 1
-        if not self._any_active:  # every row repeats
+        if not self._any_active:  # every sample is frozen and repeats
             if self.record:
                 self.states.append(self.states[-1])
             self.residuals.append(self.residuals[-1])
             self.residual_norms.append(self.residual_norms[-1])
-            # a solver sees repeated points in a mixed batch: alone it must too, or a later rebase tells the two apart
+            # In a batch with active samples the solver would observe the repeated point. It must do so here too: after
+            # a rebase a sample would otherwise depend on its batch.
             _, memory = self.solver.propose(self.memory)
             self.memory = self.solver.observe(memory, self.z, self.g)
             return
@@ -180,7 +181,7 @@ class Iteration:
         self._judge()
 
     def _take_unjudged(self, z: Float[Tensor, "B D"]) -> None:
-        """The last iterate as it is: nobody evaluates f there, so its residual is unknown."""
+        """Takes the last iterate without evaluating f there, so that its residual is unknown."""
         active = self._active
         if self.step == 1:
             self.value, self.lowest_step = z, torch.ones_like(self.lowest_step)
@@ -194,11 +195,11 @@ class Iteration:
 
     @torch.no_grad()
     def _measure(self) -> tuple[Float[Tensor, " B"], Float[Tensor, " B"], Bool[Tensor, " B"]]:
-        """The residual that counts, ||g||, and which rows are finite."""
+        """The residual of the solver's criterion, ||g||, and which rows are finite."""
         norm = torch.linalg.vector_norm(self.g, dim=1)
         scale = torch.linalg.vector_norm(self.fz, dim=1)
         finite = torch.isfinite(norm) & torch.isfinite(scale)
-        if self.solver.batch_coupled:  # over the finite rows: a broken sample must not blind the others
+        if self.solver.batch_coupled:  # over the finite rows only: a non-finite sample must not hide the others
             norm = torch.linalg.vector_norm(torch.where(finite, norm, 0.0)).expand_as(norm)
             scale = torch.linalg.vector_norm(torch.where(finite, scale, 0.0)).expand_as(scale)
         residual = norm if self.solver.criterion == "absolute" else norm / (scale + 1e-9)
@@ -216,7 +217,7 @@ class Iteration:
         self.steps = torch.where(active, self.step, self.steps)
 
         better = active & (residual < self.residual)
-        if self.step == 1:  # a row that is never finite still has a result: its first iterate, as it is
+        if self.step == 1:  # a row that is never finite has its first iterate as its result
             better = torch.ones_like(better)
             self._first_residual = residual
         converged = active & (residual < self.tol)
@@ -246,19 +247,19 @@ def fixed_point(
     """Solve f(z) = z for every sample of a batch.
 
     Args:
-        f: z -> f(z), same shape; rows are samples and must not mix.
-        z0: The start, batch first, any latent shape, floating point, on any device.
+        f: The map z -> f(z), which keeps the shape; rows are samples, and f must not mix them.
+        z0: The initial state, batch first, with any latent shape, floating point, on any device.
         solver: `Broyden`, `Anderson` or `Picard`; its `max_steps` is N.
-        tol: A sample is converged, and freezes, when its residual falls below this.
-        record: Keep the trajectory (N states of memory).
-        judge_last: Evaluate f at the last iterate too. Without, N steps cost N evaluations; the last residual is NaN,
-            and the last iterate is `last` but does not compete for `value`.
+        tol: Residual below which a sample counts as converged and freezes.
+        record: Keep the trajectory (N states in memory).
+        judge_last: Evaluate f at the last iterate too. If not, N steps cost N evaluations, the last residual is NaN,
+            and the last iterate is returned as `last` but is not a candidate for `value`.
     """
     return Iteration(f, z0, solver, tol=tol, record=record, judge_last=judge_last).advance().solution()
 
 
 def _autocast(z: Tensor, *, enabled: bool) -> AbstractContextManager[Any]:
-    """Autocast as given; nothing at all where it is so already."""
+    """A context in which autocast is on or off; a null context if that is so already."""
     kind = z.device.type
     return nullcontext() if torch.is_autocast_enabled(kind) == enabled else torch.autocast(kind, enabled=enabled)
 

@@ -13,16 +13,16 @@ from torch import Tensor
 class LowRankInverse:
     """B = -I + sum_k s_k u_k v_k^T, one set of factors per sample.
 
-    The factors live in buffers (capacity, B, D) of which the first `rank` entries count: a factor of all samples lies
-    in one piece, into which a product is written at once (into several it would be sample by sample). A new one is
-    written in place and the object with one more shares the buffers: an older object stays valid, because its factors
-    are never rewritten, unless another is appended to it (that is how a step is taken again).
+    The factors are stored in buffers (capacity, B, D), of which the first `rank` entries are in use: a factor of all
+    samples is contiguous, and a batched product can be written into it. `append` writes the new factor into the
+    shared buffers and returns a new object. The old object stays valid, because its own factors are never overwritten;
+    appending to it again (to take a step again) overwrites the factor that was appended first.
     """
 
     u_buffer: Float[Tensor, "capacity B D"]
     v_buffer: Float[Tensor, "capacity B D"]
     scale: Float[Tensor, "B rank"]
-    """s: zero for a factor that was dropped."""
+    """The scales s_k; zero for a factor that was dropped."""
 
     @classmethod
     def identity(cls, z: Float[Tensor, "B D"], capacity: int) -> LowRankInverse:
@@ -33,7 +33,7 @@ class LowRankInverse:
 
     @property
     def rank(self) -> int:
-        """How many factors there are."""
+        """The number of factors."""
         return self.scale.shape[1]
 
     @property
@@ -55,7 +55,7 @@ class LowRankInverse:
         coefficients = (x[:, None] @ self.u.mT) * self.scale[:, None]
         if rank is not None:
             counts = torch.arange(self.rank, device=x.device) < rank[:, None, None]
-            # where, not a product: a later factor may be non-finite, and 0 * nan is nan
+            # torch.where instead of a product: a later factor may be non-finite, and 0 * nan is nan
             coefficients = torch.where(counts, coefficients, 0.0)
             return _combine(x, coefficients, torch.where(counts.mT, self.v, 0.0))
         return _combine(x, coefficients, self.v)
@@ -63,9 +63,9 @@ class LowRankInverse:
     def with_products(
         self, x: Float[Tensor, "B D"], y: Float[Tensor, "B D"]
     ) -> tuple[LowRankInverse, Float[Tensor, "B D"], Float[Tensor, "B D"]]:
-        """B y and B^T x, as the left and right side of a next factor that still lacks its scale.
+        """B y and B^T x, the left and right side of the next factor, whose scale is not yet known.
 
-        Where autograd does not watch, the products are written where the factor will stand: no copy.
+        Without autograd the products are written directly to the place of that factor.
         """
         if x.requires_grad or y.requires_grad or self.scale.requires_grad:
             return self, self.apply(y), self.apply_transposed(x)
@@ -79,18 +79,18 @@ class LowRankInverse:
     def append(self, u: Float[Tensor, "B D"], v: Float[Tensor, "B D"], scale: Float[Tensor, " B"]) -> LowRankInverse:
         """B + scale u v^T."""
         scales = torch.cat([self.scale, scale[:, None]], 1)
-        if u.requires_grad or v.requires_grad:  # autograd needs the old rows untouched: copy instead of writing
+        if u.requires_grad or v.requires_grad:  # autograd needs the old buffers unchanged: copy them
             us, vs = self.u_buffer[: self.rank], self.v_buffer[: self.rank]
             return LowRankInverse(torch.cat([us, u[None]]), torch.cat([vs, v[None]]), scales)
         grown = self.with_room()
         for buffer, factor in ((grown.u_buffer, u), (grown.v_buffer, v)):
             slot = buffer[self.rank]
-            if factor.data_ptr() != slot.data_ptr():  # `with_products` has put it there already
+            if factor.data_ptr() != slot.data_ptr():  # otherwise `with_products` has written it there already
                 slot.copy_(factor)
         return LowRankInverse(grown.u_buffer, grown.v_buffer, scales)
 
     def with_room(self) -> LowRankInverse:
-        """The same with room for one more factor."""
+        """The same estimate with room for one more factor in its buffers."""
         u, v = self.u_buffer, self.v_buffer
         if self.rank < len(u):
             return self

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from jaxtyping import Float
 from torch import Tensor
+from typing_extensions import override
 
 from robustdeq.solve.solver import Solver
 
@@ -29,18 +30,19 @@ class Picard(Solver):
         if not 0 < self.damping <= 2:
             raise ValueError(f"damping is the weight of f and must lie in (0, 2], got {self.damping}")
 
+    @override
     def init(self, z: Float[Tensor, "B D"], g: Float[Tensor, "B D"]) -> PicardMemory:
-        """Nothing but the point."""
         return PicardMemory(z, g)
 
+    @override
     def propose(self, memory: PicardMemory) -> tuple[Float[Tensor, "B D"], PicardMemory]:
-        """A step along g."""
         return memory.z + self.damping * memory.g, memory
 
+    @override
     def observe(self, memory: PicardMemory, z: Float[Tensor, "B D"], g: Float[Tensor, "B D"]) -> PicardMemory:
-        """The new point."""
         return PicardMemory(z, g)
 
+    @override
     def rebase(self, memory: PicardMemory, g: Float[Tensor, "B D"]) -> PicardMemory:
-        """Nothing was learnt about f but g here."""
+        """Only g at the current point changes: this solver has no other memory."""
         return PicardMemory(memory.z, g)

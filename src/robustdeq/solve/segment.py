@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from typing_extensions import override
 
 from robustdeq.solve.broyden import Broyden
 from robustdeq.solve.lowrank import LowRankInverse
@@ -14,12 +15,12 @@ from robustdeq.solve.lowrank import LowRankInverse
 
 @dataclass(frozen=True, eq=False)
 class SegmentMemory:
-    """The factors of a segment, the current point, and the last step, which is no factor yet."""
+    """The factors of a segment, the current point, and the last step, which is not yet a factor."""
 
     first: LowRankInverse
     """B of the segment's first proposal."""
     inverse: LowRankInverse
-    """-I and the factors of this segment's steps but the last."""
+    """-I and the factors of all steps of this segment except the last."""
     z: Float[Tensor, "B D"]
     g: Float[Tensor, "B D"]
     dz: Float[Tensor, "B D"] | None = None
@@ -37,23 +38,25 @@ class SegmentBroyden(Broyden):
     previous: SegmentMemory | None = field(default=None, repr=False, compare=False)
     """The memory at the end of the segment before."""
 
+    @override
     def init(self, z: Float[Tensor, "B D"], g: Float[Tensor, "B D"]) -> SegmentMemory:  # type: ignore[override]
-        """The handed factors for the first step, none of its own."""
+        """The first step uses the factors that were handed on; the segment has none of its own yet."""
         identity = LowRankInverse.identity(z, self.max_steps)
         first = identity if self.previous is None else handed_on(self.previous, g)
         return SegmentMemory(first, identity, z, g)
 
+    @override
     def propose(self, memory: SegmentMemory) -> tuple[Float[Tensor, "B D"], SegmentMemory]:  # type: ignore[override]
-        """z - B g."""
         if memory.dz is None or memory.dg is None:
             return memory.z - memory.first.apply(memory.g), memory
         inverse = _with_secant(memory.inverse, memory.dz, memory.dg)
         return memory.z - inverse.apply(memory.g), replace(memory, inverse=inverse)
 
+    @override
     def observe(  # type: ignore[override]
         self, memory: SegmentMemory, z: Float[Tensor, "B D"], g: Float[Tensor, "B D"]
     ) -> SegmentMemory:
-        """The new point. A row that did not move is frozen: its last step is still the one before."""
+        """The new point; a row that did not move is frozen and keeps its last step."""
         dz, dg, inverse = z - memory.z, g - memory.g, memory.inverse
         if memory.dz is not None and memory.dg is not None:
             moved = (dz != 0).any(1)
@@ -62,22 +65,23 @@ class SegmentBroyden(Broyden):
             inverse = replace(inverse, scale=torch.cat([inverse.scale[:, :-1], last[:, None]], 1))
         return SegmentMemory(memory.first, inverse, z, g, dz, dg)
 
+    @override
     def rebase(self, memory: SegmentMemory, g: Float[Tensor, "B D"]) -> SegmentMemory:  # type: ignore[override]
-        """The factors up to this step are kept; before the first there are only the handed ones."""
+        """All factors of the segment are kept; before its first step these are the ones handed on."""
         if memory.dz is None:
             return replace(memory, g=g)
         inverse = self.inverse(memory)
         return SegmentMemory(inverse, inverse, memory.z, g)
 
+    @override
     def inverse(self, memory: SegmentMemory) -> LowRankInverse:  # type: ignore[override]
-        """B at the current iterate."""
         if memory.dz is None or memory.dg is None:
             return memory.first
         return _with_secant(memory.inverse, memory.dz, memory.dg)
 
 
 def handed_on(memory: SegmentMemory, g: Float[Tensor, "B D"]) -> LowRankInverse:
-    """The factors of a segment with the last one recomputed for the new f, whose g at the handed point is given."""
+    """The factors of a segment, the last one recomputed with the new f's g at the point that is handed on."""
     assert memory.dz is not None
     assert memory.dg is not None
     return _with_secant(memory.inverse, memory.dz, memory.dg + g - memory.g)

@@ -1,4 +1,4 @@
-"""What a solve returns: values, and per-sample facts about how they were reached."""
+"""The result of a solve: values, and the outcome of every sample."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Status(IntEnum):
     DIVERGED = 2
     """The residual rose above `divergence` times its first value; the sample froze there."""
     NON_FINITE = 3
-    """An iterate or f of it is NaN, infinite, or overflows in norm; the sample froze there, unnoticed by the others."""
+    """The iterate or f of it is NaN, infinite, or overflows in norm; the sample froze there, the others went on."""
 
 
 class NotConvergedError(RuntimeError):
@@ -49,32 +49,32 @@ class Solution:
     status: Int[Tensor, " B"]
     """A `Status` for each sample."""
     residual: Float[Tensor, " B"]
-    """The residual of `value`: the one the solver judges by (relative unless told otherwise)."""
+    """The residual of `value` by the solver's criterion (relative by default)."""
     residuals: Float[Tensor, "N B"]
     """The residual after each step."""
     residual_norms: Float[Tensor, "N B"]
     """||f(z) - z|| after each step."""
     evaluations: int
-    """Evaluations of f."""
+    """Number of evaluations of f."""
     trajectory: Float[Tensor, "N B *latent"] | None = None
     """Every iterate z^[1..N], if it was recorded; a frozen sample's last iterate repeats."""
     inverse_from: int = 0
-    """The step after which the inverse estimate was begun: a factor belongs to each step since."""
+    """The step after which the inverse estimate starts: each later step has one factor."""
     compute_inverse: Callable[[], LowRankInverse | None] = field(default=lambda: None, repr=False)
-    """Where `inverse` comes from; it is computed when it is asked for."""
+    """Computes `inverse` at its first use."""
 
     @cached_property
     def inverse(self) -> LowRankInverse | None:
-        """The solver's inverse-Jacobian estimate after its last step, where the solver has one."""
+        """The solver's estimate of the inverse Jacobian after its last step; None if the solver keeps none."""
         return self.compute_inverse()
 
     @property
     def converged(self) -> Tensor:
-        """(B,) bool: which samples converged."""
+        """Which samples converged, (B,) of bool."""
         return self.status == Status.CONVERGED
 
     def summary(self) -> str:
-        """One line: how many samples ended how."""
+        """One line with the number of samples per status and the worst residual."""
         counts = Counter(Status(s).name.lower().replace("_", " ") for s in self.status.tolist())
         parts = ", ".join(f"{n} {name}" for name, n in counts.most_common())
         return f"{parts}; worst residual {self.residual.max().item():.3g}"

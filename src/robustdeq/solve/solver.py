@@ -1,4 +1,4 @@
-"""What every solver is: a frozen set of options, and pure functions on its memory."""
+"""The base class of solvers: a frozen set of options with pure functions on a memory."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ Map: TypeAlias = Callable[[Tensor], Tensor]
 class Solver(ABC):
     """A method for f(z) = z, as its options; the loop in `robustdeq.solve.loop` runs it.
 
-    A solver proposes the next iterate from its memory and is told what g = f(z) - z is there. It never calls f, never
-    stops and never freezes anything: the loop does. Memory is opaque to the loop, rows are samples, and no operation
-    may mix rows.
+    A solver proposes the next iterate from its memory and then observes g = f(z) - z there. Calling f, stopping and
+    freezing samples is up to the loop. The memory is opaque to the loop; rows are samples, and no operation may mix
+    them.
     """
 
     max_steps: int = 8
-    """Steps N; N steps cost N + 1 evaluations of f."""
+    """Number of steps N; N steps cost N + 1 evaluations of f."""
     criterion: Literal["relative", "absolute"] = "relative"
     """Residual: ||g|| / (||f(z)|| + 1e-9), or ||g||."""
     divergence: float = 1e3
     """A sample stops when its residual exceeds this multiple of its first one."""
     batch_coupled: bool = False
-    """One residual for the whole batch drives stopping and the choice of the result, as in the paper's released code.
-    A sample's result then depends on its batch-mates: for comparison with that code only."""
+    """Stop and choose the result by one residual of the whole batch, as the paper's released code does. A sample's
+    result then depends on the rest of its batch; only for comparison with that code."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.max_steps, int) or self.max_steps < 1:
@@ -45,20 +45,20 @@ class Solver(ABC):
 
     @abstractmethod
     def init(self, z: Float[Tensor, "B D"], g: Float[Tensor, "B D"]) -> Any:
-        """Memory that knows z and g = f(z) - z."""
+        """The memory at the initial point z, where f(z) - z = g."""
 
     @abstractmethod
     def propose(self, memory: Any) -> tuple[Float[Tensor, "B D"], Any]:
-        """The next iterate, and the memory to hand to `observe`."""
+        """The next iterate, and the memory to pass to `observe`."""
 
     @abstractmethod
     def observe(self, memory: Any, z: Float[Tensor, "B D"], g: Float[Tensor, "B D"]) -> Any:
-        """Memory after g has been evaluated at z (the proposal, except in rows the loop has frozen)."""
+        """The memory after g was evaluated at z (the proposal, except in rows that the loop has frozen)."""
 
     @abstractmethod
     def rebase(self, memory: Any, g: Float[Tensor, "B D"]) -> Any:
-        """Memory after f has changed: g is the new f's at the same z, what was learnt about the old f is kept."""
+        """The memory after f has changed: g is that of the new f at the same z; what was learnt about f is kept."""
 
     def inverse(self, memory: Any) -> LowRankInverse | None:
-        """The estimate of (dg/dz)^-1 at the current iterate, if this solver keeps one."""
+        """The estimate of (dg/dz)^-1 at the current iterate; None if this solver keeps none."""
         return None

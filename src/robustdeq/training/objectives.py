@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from robustdeq.models import DEQ
-from robustdeq.models.blocks import constant_weights
+from robustdeq.models.kernels import constant_weights
 from robustdeq.models.modes import attacking
 from robustdeq.solve import jacobian_penalty
 from robustdeq.threat import Linf, Threat, cross_entropy, kl
@@ -74,7 +74,6 @@ class Objective(ABC):
             max_steps=depth.max_steps,
             readout=depth.readout,
             generator=draws.own_generator(f"dropout.{name}"),
-            ordered=penalty is not None,  # its probes are drawn entry by entry
         )
         if penalty is None:
             return result.logits, None
@@ -166,7 +165,7 @@ class TRADES(Objective):
 @contextmanager
 def _searching(model: nn.Module) -> Iterator[None]:
     """Eval mode, only images are differentiated, and what depends on the weights alone is computed once."""
-    with attacking(model), model.constant_parts() if isinstance(model, DEQ) else nullcontext():
+    with attacking(model):
         yield
 
 

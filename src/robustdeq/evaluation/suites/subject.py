@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
@@ -17,6 +16,7 @@ from robustdeq.defences import EarlyState
 from robustdeq.models import DEQ
 from robustdeq.models.modes import attacking
 from robustdeq.models.predictor import DynamicPredictor
+from robustdeq.models.pretrained import weights_digest
 from robustdeq.models.registry import preset_of
 from robustdeq.models.settings import encode
 
@@ -159,13 +159,3 @@ def plain(value: Any) -> Any:
     except TypeError:
         return repr(value) if is_dataclass(value) else type(value).__qualname__
     return encoded
-
-
-def weights_digest(module: nn.Module) -> str:
-    """SHA-256 over all weights and buffers with their names, shapes and dtypes."""
-    digest = hashlib.sha256()
-    for name, tensor in sorted(module.state_dict().items()):
-        content = tensor.detach().cpu().contiguous()
-        digest.update(f"{name} {tuple(content.shape)} {content.dtype}\n".encode())
-        digest.update(content.reshape(-1).view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()

@@ -1,4 +1,4 @@
-"""The dynamics of MDEQ and their sizes, METHOD.md section 1."""
+"""The dynamics f of MDEQ (section 1 of docs/method.md)."""
 
 from __future__ import annotations
 
@@ -11,77 +11,27 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from typing_extensions import override
 
-from robustdeq.models.blocks import Down, GroupNorm, ResidualBlock, Up, WeightNormConv2d
-from robustdeq.models.convolution import Kernel, untiled
 from robustdeq.models.dynamics import BoundDynamics, SplitDynamics
-
-
-@dataclass(frozen=True, kw_only=True)
-class MDEQConfig:
-    """The sizes of an MDEQ; the defaults are mdeq-large, the paper's DEQ-Large."""
-
-    num_classes: int = 10
-    in_channels: int = 3
-    channels: Sequence[int] = (32, 64, 128, 256)
-    """State channels per scale, fine to coarse; scale i has 1/2^i of the resolution."""
-    expansion: int = 5
-    """Inner width of a block, as a multiple of its channels."""
-    groups: int = 8
-    """GroupNorm groups; the last norm of f has half as many."""
-    dropout: float = 0.22
-    """Channel-wise, drawn once per forward pass, training mode only."""
-    head_channels: Sequence[int] = (14, 28, 56, 112)
-    final_channels: int = 1680
-    downsample: int = 0
-    """How many times the stem halves the resolution."""
-    mean: Sequence[float] | None = None
-    std: Sequence[float] | None = None
-    """Pixel normalisation as the model's first layer; none by default."""
-
-    def __post_init__(self) -> None:
-        for name in ("channels", "head_channels", "mean", "std"):  # JSON and YAML bring lists
-            value = getattr(self, name)
-            if value is not None:
-                object.__setattr__(self, name, tuple(value))
-        if not self.channels or len(self.channels) != len(self.head_channels):
-            raise ValueError(
-                f"channels and head_channels need one entry per scale: got {self.channels} and {self.head_channels}"
-            )
-        if self.groups < 2 or any(c % self.groups for c in self.channels):
-            raise ValueError(
-                f"groups must be at least 2 and divide every scale's channels {self.channels}: {self.groups}"
-            )
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout must lie in [0, 1), got {self.dropout}")
-        if (self.mean is None) != (self.std is None):
-            raise ValueError("mean and std are given together or not at all")
-        if self.mean is not None and self.std is not None and not len(self.mean) == len(self.std) == self.in_channels:
-            raise ValueError(f"mean and std need one entry per input channel ({self.in_channels})")
-        sizes = (self.num_classes, self.in_channels, self.expansion, self.final_channels, *self.channels)
-        if min(*sizes, *self.head_channels) < 1 or self.downsample < 0:
-            raise ValueError(f"every size must be positive: {self}")
-
-    @property
-    def divisor(self) -> int:
-        """Image height and width must be multiples of this."""
-        return int(2 ** (self.downsample + len(self.channels) - 1))
-
+from robustdeq.models.kernels import Kernel, WeightNormConv2d, untiled
+from robustdeq.models.mdeq.blocks import Down, GroupNorm, ResidualBlock, Up
+from robustdeq.models.mdeq.config import MDEQConfig
 
 Weights = tuple[list[tuple[Kernel, Kernel]], list[Kernel]]
-"""The effective weights of the blocks' convolutions and of the output convolutions, scale by scale."""
+"""The effective weights per scale: those of the blocks' two convolutions, and those of the output convolutions."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Prepared:
-    """What f computes before the injection enters: everything but scale 0's tail and what follows from it."""
+    """The part of f that does not depend on the injection: all but the end of scale 0's block and its fusion."""
 
     b: Tensor
     """Scale 0 after its convolutions and dropout."""
     z: Tensor
     """Scale 0 of the state."""
     partial: list[Tensor]
-    """Per scale, the fusion sum over all scales but 0."""
+    """The fusion sums over all scales except 0, one map per scale."""
 
 
 class MDEQDynamics(SplitDynamics):
@@ -96,7 +46,7 @@ class MDEQDynamics(SplitDynamics):
         scales = range(len(channels))
         self.channels = channels
         self.dropout = config.dropout
-        # Any: nn.ModuleList and nn.ModuleDict do not tell the type checker what they hold
+        # typed Any because nn.ModuleList and nn.ModuleDict do not know the types of their entries
         self.blocks: Any = nn.ModuleList(ResidualBlock(c, config.expansion, groups) for c in channels)
         self.down: Any = nn.ModuleDict(
             {f"{j}_{i}": Down(channels[j], channels[i], i - j, groups) for i in scales for j in range(i)}
@@ -116,28 +66,28 @@ class MDEQDynamics(SplitDynamics):
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_compiled": None}  # copies and pickles are eager
+        return {**super().__getstate__(), "_compiled": None}  # copies and pickles are not compiled
 
     @property
     def eager(self) -> bool:
-        """Not compiled."""
+        """Whether f is not compiled."""
         return self._compiled is None
 
     @property
     def halves(self) -> tuple[Any, Any]:
-        """The two halves of f, compiled if asked for."""
+        """The two halves of f, compiled if `compile` was called."""
         return self._compiled or (self.prepare_maps, self.inject_maps)
 
     def bind(
         self, u: Tensor, *, generator: torch.Generator | None = None, masks: Sequence[Tensor] | None = None
     ) -> BoundMDEQ:
-        """f(.; u) for one pass, with dropout masks (B, c_i) per scale drawn now unless given."""
+        """f(.; u) for one pass; dropout masks, (B, c_i) per scale, are drawn now unless given."""
         if masks is None:
             masks = self.draw_masks(u, generator)
         return BoundMDEQ(self, u, None if masks is None else [m[:, :, None, None] for m in masks])
 
     def draw_masks(self, u: Tensor, generator: torch.Generator | None = None) -> list[Tensor] | None:
-        """Dropout masks (B, c_i), drawn on the generator's device; none in eval mode."""
+        """Dropout masks (B, c_i) per scale, drawn on the generator's device; None in eval mode."""
         if not self.training or self.dropout == 0:
             return None
         keep, device = 1 - self.dropout, u.device if generator is None else generator.device
@@ -145,18 +95,18 @@ class MDEQDynamics(SplitDynamics):
         return [m.bernoulli_(keep, generator=generator).div_(keep).to(u.device) for m in masks]
 
     def shapes(self, u: Tensor) -> list[tuple[int, int, int]]:
-        """(c, h, w) of each scale."""
+        """The shape (c, h, w) of each scale."""
         return [(c, u.shape[2] >> i, u.shape[3] >> i) for i, c in enumerate(self.channels)]
 
     def initial(self, u: Tensor) -> Tensor:
-        """Zeros, flat; one row stands for all, and f knows it."""
+        """Zeros (B, D), expanded from a single row, which `prepare` makes use of."""
         return u.new_zeros(1, sum(prod(s) for s in self.shapes(u))).expand(len(u), -1)
 
     def weights(self, shapes: Sequence[tuple[int, int, int]]) -> Weights:
-        """The effective weights of the weight-normed convolutions, for states of these shapes."""
+        """The effective weights of the weight-normed convolutions for scales of these shapes."""
         sizes = [(height, width) for _, height, width in shapes]
         blocks = [block.weights(*size) for block, size in zip(self.blocks, sizes, strict=True)]
-        if not self.eager:  # the compiler is handed tensors, and chooses its own algorithms
+        if not self.eager:  # the compiler takes tensors and chooses its own algorithms
             blocks = [(untiled(first), untiled(second)) for first, second in blocks]
         return blocks, [layer.weight(*size) for layer, size in zip(self.out_conv, sizes, strict=True)]
 
@@ -186,7 +136,7 @@ class MDEQDynamics(SplitDynamics):
     def inject_maps(
         self, b: Tensor, z: Tensor, partial: list[Tensor], u: Tensor, weights: list[Kernel]
     ) -> list[Tensor]:
-        """The injection, scale 0's tail, what it sends to the other scales, and the output convolutions."""
+        """The rest of f: the injection, the end of scale 0's block, its fusion, and the output convolutions."""
         out = self.blocks[0].after_injection(b + u, z)
         fused = [self.down[f"0_{i}"](out).add_(part) if i else out + part for i, part in enumerate(partial)]
         return [
@@ -196,13 +146,10 @@ class MDEQDynamics(SplitDynamics):
 
 
 class BoundMDEQ(BoundDynamics):
-    """f(.; u) for one pass: masks are drawn, effective weights are computed at most once per grad mode.
+    """f(.; u) of MDEQ; effective weights are computed at most once per pass and grad mode.
 
-    With grad mode on, calls share the graph of the effective weights: what they compute is meant for one `.backward()`.
+    With grad mode on, calls share the graph of the effective weights, so all of them belong to one `.backward()`.
     """
-
-    channels_last = False
-    """Each scale of the flat state is (H, W, C), as its map lies in memory, instead of (C, H, W)."""
 
     def __init__(self, dynamics: MDEQDynamics, u: Tensor, masks: list[Tensor] | None) -> None:
         self.dynamics = dynamics
@@ -211,51 +158,39 @@ class BoundMDEQ(BoundDynamics):
         self.shapes = dynamics.shapes(u)
         self._weights: dict[bool, Weights] = {}
 
+    @override
     def __call__(self, z: Tensor) -> Tensor:
-        """f(z; u)."""
         return self.inject(self.prepare(z), self.u)
 
+    @override
     def prepare(self, z: Tensor) -> _Prepared:
-        """All block convolutions, and the scales that the injection does not reach before the fusion."""
-        if z.stride(0) == 0 and self.dynamics.eager:  # z^[0]: the rows are one and the same, so are theirs in h
+        if z.stride(0) == 0 and self.dynamics.eager:  # z^[0]: all rows are the same, and so are those of the result
             z = z[:1]
         maps = [m.contiguous(memory_format=torch.channels_last) for m in self.unpack(z)]
         b, partial = self.dynamics.halves[0](maps, self._effective_weights()[0], self.masks)
         return _Prepared(b, maps[0], partial)
 
+    @override
     def inject(self, h: _Prepared, u: Tensor) -> Tensor:
-        """The rest of f, flat."""
-        maps = self.inject_unpacked(h, u)
-        return torch.cat([(m.permute(0, 2, 3, 1) if self.channels_last else m).flatten(1) for m in maps], 1)
+        return torch.cat([m.flatten(1) for m in self.inject_unpacked(h, u)], 1)
 
+    @override
     def inject_unpacked(self, h: _Prepared, u: Tensor) -> list[Tensor]:
-        """The rest of f, one map per scale, without the detour over the flat state."""
         return self.dynamics.halves[1](h.b, h.z, h.partial, u, self._effective_weights()[1])
 
+    @override
     def rebind(self, u: Tensor) -> BoundMDEQ:
-        """The same masks and weights with another injection."""
         bound = copy.copy(self)
         bound.u, bound.shapes = u, self.dynamics.shapes(u)
         return bound
 
-    def reordered(self) -> BoundMDEQ:
-        """The same pass over states whose scales are (H, W, C)."""
-        bound = copy.copy(self)
-        bound.channels_last = True
-        return bound
-
+    @override
     def unpack(self, z: Tensor) -> list[Tensor]:
-        """The flat state as one map per scale."""
         parts = z.split([prod(s) for s in self.shapes], 1)
-        if self.channels_last:
-            return [
-                part.unflatten(1, (h, w, c)).permute(0, 3, 1, 2)
-                for part, (c, h, w) in zip(parts, self.shapes, strict=True)
-            ]
         return [part.unflatten(1, shape) for part, shape in zip(parts, self.shapes, strict=True)]
 
     def _effective_weights(self) -> Weights:
-        # weights made under no_grad carry no history: the solve and the differentiated calls each need their own
+        # weights computed under no_grad have no graph, so the solve and the differentiated calls need their own
         key = torch.is_grad_enabled()
         if key not in self._weights:
             self._weights[key] = self.dynamics.weights(self.shapes)

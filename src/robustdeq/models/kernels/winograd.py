@@ -1,11 +1,12 @@
-"""Same-size 3x3 convolutions by Winograd's F(4x4, 3x3): a quarter of the products.
+"""Same-size 3x3 convolutions by Winograd's F(4x4, 3x3), which needs a quarter of the multiplications.
 
-A 4x4 tile of the result depends on a 6x6 patch d of the input. With A, B and G of the Cook-Toom algorithm
-y = A [(G w G^T) * (B d B^T)] A^T, where * is elementwise over the patch and a product of matrices over channels: for
-all tiles at once 36 products (tiles x c_in) (c_in x c_out) take the place of 144. The evaluation points are 0,
-+-sqrt 2, +-1/sqrt 2 and infinity: rounding errors are about twice those of the direct sum, half of what they are with
-the usual 0, +-1, +-2, and the set is closed under inversion, so that the transformed kernel serves the convolution with
-the flipped kernel too, which is the gradient of the input.
+A 4x4 tile of the result depends on a 6x6 patch d of the input. With the matrices A, B and G of the Cook-Toom algorithm
+the tile is y = A [(G w G^T) * (B d B^T)] A^T, where * is elementwise over the patch and a matrix product over channels:
+36 products (tiles x c_in) (c_in x c_out) replace 144.
+
+The evaluation points are 0, +-sqrt 2, +-1/sqrt 2 and infinity. Rounding errors are about twice those of the direct sum,
+half of those with the usual points 0, +-1, +-2. The set is closed under inversion, so the transformed kernel also
+serves the convolution with the flipped kernel, which is the gradient with respect to the input.
 """
 
 from __future__ import annotations
@@ -20,25 +21,25 @@ from torch.nn.grad import conv2d_input
 
 TILE, PATCH = 4, 6
 GAIN = 2.4
-"""How many times fewer multiply-adds, transforms included, make up for the passes over memory (measured)."""
+"""Tiles pay if they save at least this factor of multiply-adds, transforms included (measured)."""
 ROWS = 8
-"""With fewer tiles a product is bound by reading the transformed kernel, which has four times the entries."""
+"""Minimum number of tiles: with fewer, reading the transformed kernel (four times the entries) takes longest."""
 CHUNK = 1 << 21
-"""Bytes of transformed patches at a time: what stays in a cache."""
+"""Bytes of transformed patches per chunk, chosen to stay in the cache."""
 
 
 class Transform:
-    """The transformed kernel (36, c_in, c_out) of a weight, computed when it is first asked for."""
+    """The transformed kernel (36, c_in, c_out) of a weight, computed at the first call."""
 
     def __init__(self, weight: Tensor) -> None:
         self._weight = weight.detach()
         self._value: Tensor | None = None
 
     def __call__(self) -> Tensor:
-        """It."""
+        """The transformed kernel."""
         if self._value is None:
             c_out, c_in = self._weight.shape[:2]
-            # may outlive a caller in inference mode or under autocast
+            # the result may outlive a caller in inference mode or under autocast
             with torch.inference_mode(False), torch.no_grad(), torch.autocast("cpu", enabled=False):
                 taps = self._weight.permute(2, 3, 1, 0).reshape(9, c_in * c_out)
                 self._value = (_MATRICES[taps.dtype].kernel @ taps).view(-1, c_in, c_out)
@@ -54,9 +55,9 @@ class TiledKernel:
 
 
 def worth_tiling(weight: Tensor, height: int, width: int) -> bool:
-    """Whether convolutions of large enough batches of maps of this size, and their gradients, gain by tiles.
+    """Whether tiles make convolutions of large enough batches of maps of this size faster, gradients included.
 
-    On other devices than the CPU the library chooses such algorithms by itself.
+    Only on the CPU: on GPUs cuDNN chooses such algorithms by itself.
     """
     fits = height % TILE == 0 and width % TILE == 0 and height > 0 and width > 0
     if not fits or weight.device.type != "cpu" or weight.dtype not in _MATRICES:
@@ -67,7 +68,7 @@ def worth_tiling(weight: Tensor, height: int, width: int) -> bool:
 
 
 def convolve_tiled(x: Tensor, kernel: TiledKernel) -> Tensor:
-    """Same-size convolution, by tiles where that is faster; never where the kernel is to be differentiated."""
+    """Same-size convolution, by tiles where that is faster and the kernel itself is not differentiated."""
     direct = (
         len(x) * x.shape[2] * x.shape[3] < ROWS * TILE**2
         or (torch.is_grad_enabled() and kernel.weight.requires_grad)
@@ -82,13 +83,13 @@ def convolve_tiled(x: Tensor, kernel: TiledKernel) -> Tensor:
 
 
 def _gains(c_in: int, c_out: int, tiles: int) -> bool:
-    entries = TILE**2 if tiles == 1 else PATCH**2  # of a lone tile's patch the rest is padding
+    entries = TILE**2 if tiles == 1 else PATCH**2  # the rest of a single tile's patch is padding
     ours = PATCH**2 * (entries * c_in + c_in * c_out + TILE**2 * c_out)
     return 9 * TILE**2 * c_in * c_out >= GAIN * ours
 
 
 class _Convolution(torch.autograd.Function):
-    """The convolution with a constant kernel; a gradient that is itself differentiated is PyTorch's."""
+    """Convolution with a constant kernel; where the gradient is itself differentiated, PyTorch computes it."""
 
     @staticmethod
     def forward(x: Tensor, weight: Tensor, transform: Transform) -> Tensor:
@@ -109,7 +110,7 @@ class _Convolution(torch.autograd.Function):
 
 
 def _by_tiles(x: Tensor, kernel: Tensor, sides: _Sides) -> Tensor:
-    """The convolution of x with a transformed kernel (36, c_in, c_out); it lies channels last."""
+    """The convolution of x with a transformed kernel (36, c_in, c_out), channels last."""
     batch, c_in, height, width = x.shape
     c_out = kernel.shape[2]
     rows, columns = height // TILE, width // TILE
@@ -121,7 +122,7 @@ def _by_tiles(x: Tensor, kernel: Tensor, sides: _Sides) -> Tensor:
         return result.view(batch, height, width, c_out).permute(0, 3, 1, 2)
     result = x.new_empty(batch, height, width, c_out)
     size = x.element_size() * PATCH**2 * tiles * (c_in + c_out)
-    images = max(1, max(CHUNK, kernel.nbytes) // size)  # a smaller chunk would read the kernel more often than patches
+    images = max(1, max(CHUNK, kernel.nbytes) // size)  # at least as large as the kernel, which every chunk reads
     for part, into in zip(pixels.split(images), result.split(images), strict=True):
         padded = F.pad(part, (0, 0, 1, 1, 1, 1))
         b, h, w, c = padded.stride()
@@ -136,12 +137,12 @@ def _by_tiles(x: Tensor, kernel: Tensor, sides: _Sides) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class _Sides:
-    """What stands to the left and right of the products: patches into the transformed space, and tiles out of it."""
+    """The matrices before and after the products: patches into the transformed space, and tiles out of it."""
 
     input: Tensor
     """(36, 36)"""
     lone: Tensor
-    """(36, 16): for a map of a single tile, whose patch is that tile and padding."""
+    """(36, 16), for a map of a single tile, whose patch is that tile and padding."""
     output: Tensor
     """(16, 36)"""
 
@@ -152,13 +153,13 @@ class _Matrices:
     """(36, 9)"""
     forward: _Sides
     flipped: _Sides
-    """For the convolution with the flipped kernel: G flip(w) is G w at the inverse points, times their squares."""
+    """For the flipped kernel: G flip(w) is G w at the inverse points, times their squares."""
 
 
 def _matrices(dtype: torch.dtype) -> _Matrices:
     root = 2**0.5
     points = torch.tensor([0.0, root, -root, 1 / root, -1 / root], dtype=torch.float64, device="cpu")
-    inverse = [5, 3, 4, 1, 2, 0]  # infinity is the last
+    inverse = [5, 3, 4, 1, 2, 0]  # infinity is the last point
     squares = torch.tensor([1.0, 2.0, 2.0, 0.5, 0.5, 1.0], dtype=torch.float64, device="cpu")
 
     def powers(count: int) -> Tensor:
@@ -176,10 +177,10 @@ def _sides(a: Tensor, b: Tensor, dtype: torch.dtype) -> _Sides:
 
 
 def _twice(matrix: Tensor) -> Tensor:
-    """For both axes of a map at once."""
+    """The transform of both axes of a map at once."""
     return torch.kron(matrix.contiguous(), matrix.contiguous())
 
 
-# at import, whatever mode the first convolution runs in
+# computed at import, so that the mode of the first convolution does not matter
 with torch.inference_mode(False), torch.no_grad():
     _MATRICES = {dtype: _matrices(dtype) for dtype in (torch.float32, torch.float64)}

@@ -1,6 +1,6 @@
-"""Convolutions in the form that is fastest: products of matrices on small maps and for 1x1 kernels, Winograd's tiles.
+"""Same-size convolutions in their fastest form: as a matrix product, by Winograd tiles, or direct.
 
-They are the same functions; only how they are handed to the machine differs.
+All forms compute the same function.
 """
 
 from __future__ import annotations
@@ -8,15 +8,16 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from typing_extensions import override
 
-from robustdeq.models.winograd import TiledKernel, Transform, convolve_tiled, worth_tiling
+from robustdeq.models.kernels.winograd import TiledKernel, Transform, convolve_tiled, worth_tiling
 
 Kernel = Tensor | TiledKernel
-"""What `convolve` takes."""
+"""A kernel in any of the forms that `convolve` accepts."""
 
 
 def convolve(x: Tensor, weight: Kernel) -> Tensor:
-    """Same-size convolution without bias with a square kernel, or with what `for_maps` made of it."""
+    """Same-size convolution without bias; the kernel is square, or a result of `for_maps`."""
     if isinstance(weight, TiledKernel):
         return convolve_tiled(x, weight)
     if weight.ndim == 2:
@@ -27,10 +28,16 @@ def convolve(x: Tensor, weight: Kernel) -> Tensor:
 
 
 def for_maps(weight: Tensor, height: int, width: int, transform: Transform | None = None) -> Kernel:
-    """A kernel for maps of one size: a 3x3 one on at most 2x2 pixels becomes a matrix, wide ones are tiled.
+    """The fastest form of a kernel for maps of one size: 3x3 kernels become a matrix on up to 2x2 pixels, or are tiled.
 
-    On 2x2 pixels every one is a neighbour of every other, so the matrix has no zeros, and fewer entries than the
-    convolution has products. Rows and columns are ordered (h, w, channel). `transform` is this weight's, if known.
+    On 2x2 pixels all pixels are neighbours, so the matrix has no zeros and fewer entries than the convolution has
+    products. Its rows and columns are ordered (h, w, channel).
+
+    Args:
+        weight: The kernel, (out, in, k, k).
+        height: Height of the maps in pixels.
+        width: Width of the maps in pixels.
+        transform: The Winograd transform of the kernel, if it exists already.
     """
     if weight.shape[-1] != 3:
         return weight
@@ -45,18 +52,18 @@ def for_maps(weight: Tensor, height: int, width: int, transform: Transform | Non
 
 
 def untiled(kernel: Kernel) -> Tensor:
-    """The kernel as a tensor."""
+    """The kernel as a tensor, tiled or not."""
     return kernel.weight if isinstance(kernel, TiledKernel) else kernel
 
 
 class Pointwise(nn.Conv2d):
-    """A 1x1 convolution without bias, as a product of matrices."""
+    """A 1x1 convolution without bias, computed as a matrix product."""
 
     def __init__(self, in_channels: int, out_channels: int) -> None:
         super().__init__(in_channels, out_channels, 1, bias=False)
 
+    @override
     def forward(self, x: Tensor) -> Tensor:
-        """The convolution of x."""
         return convolve(x, self.weight)
 
 
@@ -67,5 +74,5 @@ def _times_matrix(x: Tensor, matrix: Tensor) -> Tensor:
 
 
 def _pixels(x: Tensor) -> Tensor:
-    """Channels as the last axis: a view, and contiguous, of what lies channels last."""
+    """A view with channels as the last axis; contiguous if x is channels last."""
     return x.permute(0, 2, 3, 1)

@@ -1,0 +1,152 @@
+"""Loading checkpoints: a folder with config.json and model.safetensors, in which nothing is executable."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor, nn
+
+from robustdeq.models.deq import DEQ
+from robustdeq.models.pretrained import (
+    CONFIG,
+    DIGEST,
+    FORMAT,
+    VERSION,
+    WEIGHTS,
+    CheckpointError,
+    shipped,
+    weights_digest,
+)
+from robustdeq.models.registry import build
+from robustdeq.models.resnet import ResNet
+from robustdeq.models.settings import decode
+
+
+def load(
+    path: str | Path, *, device: torch.device | str | None = None, dtype: torch.dtype | None = None
+) -> DEQ | ResNet:
+    """The model of a checkpoint, in eval mode.
+
+    Args:
+        path: A folder written by `save_pretrained`, or the name of a checkpoint that is shipped with robustdeq.
+        device: Device of the model; the CPU if not given.
+        dtype: Precision of the model; as stored if not given.
+    """
+    folder = _find(path)
+    config = _read_config(folder)
+    weights, config = _read_weights(folder, config)
+    model = _build(folder, config)
+    _fill(model, weights, folder)
+    model.metadata = config.get("metadata", {})
+    return model.to(device=device, dtype=dtype).eval()
+
+
+def _find(path: str | Path) -> Path:
+    folder = Path(path)
+    if folder.is_dir():
+        return folder
+    names = shipped()
+    if str(path) in names:
+        return names[str(path)]
+    if folder.exists():
+        raise CheckpointError(f"{path} is a file; a checkpoint is the folder that holds {CONFIG} and {WEIGHTS}")
+    known = f" (shipped checkpoints: {', '.join(names)})" if names else ""
+    raise CheckpointError(f"no checkpoint at {path}: expected a folder with {CONFIG} and {WEIGHTS}{known}")
+
+
+def _read_config(folder: Path) -> dict[str, Any]:
+    path = folder / CONFIG
+    try:
+        config = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise CheckpointError(f"{folder} has no {CONFIG}: it is not a robustdeq checkpoint, or incomplete") from None
+    except ValueError as error:
+        raise CheckpointError(f"{path} is not valid JSON ({error}): the file is damaged, copy it again") from None
+    if not isinstance(config, dict) or config.get("format") != FORMAT:
+        raise CheckpointError(
+            f"{path} does not describe a robustdeq model; a checkpoint of the paper's released code "
+            "is turned into one with 'robustdeq convert'"
+        )
+    version = config.get("format_version")
+    if not isinstance(version, int) or version > VERSION:
+        raise CheckpointError(
+            f"{folder} has format version {version}, this robustdeq reads up to {VERSION}: upgrade robustdeq"
+        )
+    return config
+
+
+def _read_weights(folder: Path, config: dict[str, Any]) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The weights and the configuration that belongs to them."""
+    path = folder / WEIGHTS
+    if not path.is_file():
+        raise CheckpointError(f"{folder} has no {WEIGHTS}: the checkpoint is incomplete")
+    try:
+        with safe_open(path, framework="pt") as file:
+            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            embedded = json.loads((file.metadata() or {}).get(CONFIG, "{}"))
+        digest = weights_digest(weights)
+    except (SafetensorError, OSError, ValueError) as error:
+        raise CheckpointError(f"{path} is truncated or damaged ({error}): copy it again") from None
+    if not isinstance(embedded, dict) or embedded.get(DIGEST, digest) != digest:
+        raise CheckpointError(f"{path} is damaged (its checksum does not fit its content): copy it again")
+    if config.get(DIGEST) in (None, digest) or not embedded:  # not embedded: the weights were exchanged by hand
+        return weights, config
+    # The two files were not saved together. If saving was interrupted between them, the weights are newer and carry
+    # their own configuration; if the architectures differ, somebody mixed up two checkpoints.
+    if all(embedded.get(key) == config.get(key) for key in ("architecture", "options")):
+        return weights, embedded
+    raise CheckpointError(
+        f"{folder}: {WEIGHTS} belongs to another architecture than {CONFIG} describes, "
+        "or saving was interrupted; copy or save the checkpoint again"
+    )
+
+
+def _build(folder: Path, config: dict[str, Any]) -> Any:
+    try:
+        settings = {
+            name: decode(value)
+            for name, value in config.items()
+            if name not in ("format", "format_version", "architecture", "preset", "options", "metadata", DIGEST)
+        }
+        with torch.random.fork_rng(devices=[]):  # the initial weights are overwritten: leave the generator as it was
+            options = {k: decode(v) for k, v in config["options"].items()}
+            model = build(config["architecture"], **options)
+            if config.get("preset") is not None:
+                model.architecture = replace(model.architecture, preset=str(config["preset"]))
+        model.check_settings(settings)
+    except (KeyError, TypeError, ValueError) as error:
+        reason = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
+        raise CheckpointError(f"{folder / CONFIG} does not describe a model that can be built: {reason}") from error
+    for name, value in settings.items():
+        setattr(model, name, value)
+    return model
+
+
+def _fill(model: nn.Module, weights: dict[str, Tensor], folder: Path) -> None:
+    own = model.state_dict()
+    missing = sorted(own.keys() - weights.keys())
+    unexpected = sorted(weights.keys() - own.keys())
+    misfits = [
+        f"{k} is {tuple(weights[k].shape)}, expected {tuple(own[k].shape)}"
+        for k in sorted(own.keys() & weights.keys())
+        if own[k].shape != weights[k].shape
+    ]
+    problems = [
+        f"{len(items)} {what} ({'; '.join(items[:3])}{'; ...' if len(items) > 3 else ''})"
+        for what, items in (("missing", missing), ("unexpected", unexpected), ("of another shape", misfits))
+        if items
+    ]
+    if problems:
+        raise CheckpointError(
+            f"the weights in {folder} belong to another architecture than its {CONFIG} describes: {', '.join(problems)}"
+        )
+    default = next((t.dtype for t in weights.values() if t.is_floating_point()), None)
+    for name, tensor in [*model.named_parameters(), *model.named_buffers()]:  # each in its stored precision
+        if tensor.is_floating_point():
+            tensor.data = tensor.data.to(weights[name].dtype if name in weights else default)
+    model.load_state_dict(weights)

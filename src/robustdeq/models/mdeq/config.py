@@ -1,0 +1,57 @@
+"""The sizes of an MDEQ."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class MDEQConfig:
+    """The sizes of an MDEQ; the defaults are mdeq-large, the paper's DEQ-Large."""
+
+    num_classes: int = 10
+    in_channels: int = 3
+    channels: Sequence[int] = (32, 64, 128, 256)
+    """State channels per scale, fine to coarse; scale i has 1/2^i of the resolution of scale 0."""
+    expansion: int = 5
+    """Inner width of a block, as a multiple of its channels."""
+    groups: int = 8
+    """Number of GroupNorm groups; the last norm of f has half as many."""
+    dropout: float = 0.22
+    """Probability of dropping a channel, drawn once per forward pass in training mode."""
+    head_channels: Sequence[int] = (14, 28, 56, 112)
+    final_channels: int = 1680
+    downsample: int = 0
+    """Number of times the stem halves the resolution."""
+    mean: Sequence[float] | None = None
+    std: Sequence[float] | None = None
+    """Pixel normalisation (x - mean) / std as the model's first layer; none by default."""
+
+    def __post_init__(self) -> None:
+        for name in ("channels", "head_channels", "mean", "std"):  # lists in JSON and YAML
+            value = getattr(self, name)
+            if value is not None:
+                object.__setattr__(self, name, tuple(value))
+        if not self.channels or len(self.channels) != len(self.head_channels):
+            raise ValueError(
+                f"channels and head_channels need one entry per scale: got {self.channels} and {self.head_channels}"
+            )
+        if self.groups < 2 or any(c % self.groups for c in self.channels):
+            raise ValueError(
+                f"groups must be at least 2 and divide every scale's channels {self.channels}: {self.groups}"
+            )
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout must lie in [0, 1), got {self.dropout}")
+        if (self.mean is None) != (self.std is None):
+            raise ValueError("mean and std are given together or not at all")
+        if self.mean is not None and self.std is not None and not len(self.mean) == len(self.std) == self.in_channels:
+            raise ValueError(f"mean and std need one entry per input channel ({self.in_channels})")
+        sizes = (self.num_classes, self.in_channels, self.expansion, self.final_channels, *self.channels)
+        if min(*sizes, *self.head_channels) < 1 or self.downsample < 0:
+            raise ValueError(f"every size must be positive: {self}")
+
+    @property
+    def divisor(self) -> int:
+        """The number that image height and width must be multiples of."""
+        return int(2 ** (self.downsample + len(self.channels) - 1))
