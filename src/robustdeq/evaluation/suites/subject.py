@@ -12,15 +12,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from robustdeq.defences import EarlyState
 from robustdeq.models import DEQ
 from robustdeq.models.modes import attacking
-from robustdeq.models.predictor import DynamicPredictor
+from robustdeq.models.predictor import FINAL, DynamicPredictor
 from robustdeq.models.pretrained import weights_digest
-from robustdeq.models.registry import preset_of
 from robustdeq.models.settings import encode
 
-FINAL = "final"
 Callee = Callable[[Tensor], Tensor]
 
 
@@ -38,44 +35,32 @@ class Subject:
     @property
     def solves_alone(self) -> bool:
         """Whether its solvers treat every image independently; says nothing of a user's encoder or head."""
-        if self.dynamic is None:
-            return False
-        base = self.dynamic.base
-        backward = getattr(base.gradient, "solver", base.solver)
-        return not (base.solver.batch_coupled or backward.batch_coupled)
+        return self.dynamic is not None and self.dynamic.batch_independent
 
     @property
     def states(self) -> int:
         """Number of solver states N; 0 without dynamics."""
-        return 0 if self.dynamic is None else self.dynamic.base.solver.max_steps
+        return 0 if self.dynamic is None else self.dynamic.num_states
 
     @property
     def state_names(self) -> list[str]:
-        """Names of all states: "1" to "N" for z^[1] to z^[N], and "final" for the unrolled final state."""
-        return [*map(str, range(1, self.states + 1)), FINAL]
+        """Names of all states; without dynamics "final" alone."""
+        return [FINAL] if self.dynamic is None else self.dynamic.state_names
 
     @property
     def early_state(self) -> int | None:
-        """The state that an `EarlyState` in the predictor reads; None without one."""
-        part: Any = self.dynamic
-        while part is not None and part is not part.base:
-            if isinstance(part, EarlyState):
-                return part.state
-            part = part.predictor
-        return None
+        """The state that predictions are read from; None for the final one."""
+        return None if self.dynamic is None else self.dynamic.early_state
 
     @property
     def deployed_state(self) -> str:
         """Name of the state that predictions are read from."""
-        return FINAL if self.early_state is None else str(self.early_state)
+        return FINAL if self.dynamic is None else self.dynamic.deployed_state
 
     @property
     def undefended(self) -> Callee | None:
-        """The undefended model under the defence, read at the same state; None if the predictor has no defence."""
-        if self.dynamic is None or not self.dynamic.defended:
-            return None
-        base = self.dynamic.base
-        return base if self.early_state is None else EarlyState(base, state=self.early_state)
+        """The predictor with the same readout and without its defence; None if it has no defence."""
+        return self.dynamic.undefended() if self.dynamic is not None and self.dynamic.defended else None
 
     @cached_property
     def device(self) -> torch.device | None:
@@ -107,8 +92,7 @@ class Subject:
     @property
     def model_kind(self) -> str | None:
         """The registered name of the model, such as mdeq-tiny; None where it has none."""
-        architecture = getattr(self.model, "architecture", None)
-        return None if architecture is None else preset_of(architecture.name, architecture.options)
+        return getattr(self.model, "model_name", None)
 
     def prepared(self) -> AbstractContextManager[Any]:
         """Context of eval mode without parameter gradients; restores both afterwards."""
