@@ -48,7 +48,11 @@ def stopped(monkeypatch):
     monkeypatch.undo()
 
 
-@pytest.mark.parametrize("changes", [{}, {"schedule": {"ema": 0.9}, "precision": "64-true"}], ids=["plain", "ema"])
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"schedule": {"ema": 0.9}, "precision": "64-true"}, {"objective": {"inner": "carried", "steps": 2}}],
+    ids=["plain", "ema", "carried"],
+)
 def test_an_interrupted_run_goes_on_as_if_it_had_not_been(tmp_path, monkeypatch, stopped, changes):
     train(tmp_path / "straight", changes)
     stopped(3)  # one step after the checkpoint: its row must be dropped and written again

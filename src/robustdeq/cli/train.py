@@ -34,6 +34,9 @@ def run(
 
         def report(now: Report) -> None:
             validation = "" if now.robust is None else f"  val {now.clean:.1%} / pgd {now.robust:.1%}"
+            validation += "" if now.inner is None else f" / inner {now.inner:.1%}"
+            if now.warning is not None:
+                console.print(f"step {now.step}: {now.warning}", soft_wrap=True, markup=False)
             count(f"loss {now.loss:.3f}{validation}  {now.rate:.0f} img/s, {ending(now)}", now.step, now.total)
 
         trainer = Trainer(config, out, data_root=data_root, device=device, report=report)
