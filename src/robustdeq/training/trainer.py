@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
+import torch._functorch.config as torch_functorch
 from torch import Tensor, nn
 
 from robustdeq.data import Dataset, RandomCropFlip, batch_at, load_dataset, steps_per_epoch
@@ -99,6 +100,8 @@ class Trainer:
         self.step_module, self.optimizer = self.fabric.setup(step, self.optimizer)
         self.average = new_average(config, self.data, self.model, self.fabric.device)
         if config.compile:
+            # a carried inner attack walks back through one graph twice, which compiled code refuses by default
+            torch_functorch.donated_buffer = config.objective.inner == "cold"
             for model in (self.model, self.average):
                 if model is not None:
                     model.compile()
