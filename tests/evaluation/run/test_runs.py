@@ -1,4 +1,4 @@
-"""Runs that are interrupted, shared, limited in time or memory give what an undisturbed one gives."""
+"""Runs that are interrupted, shared between processes, or limited in time or memory give the results of one run."""
 
 import itertools
 import json
@@ -12,16 +12,17 @@ import polars as pl
 import pytest
 import torch
 
+import robustdeq.evaluation.run.batch as batch_module
+import robustdeq.evaluation.run.progress as progress_module
 import robustdeq.evaluation.run.runner as runner_module
 from robustdeq.defences import EarlyState, EntropyReduction
 from robustdeq.evaluation import Interrupted, OtherStoreError, Store, evaluate
 from robustdeq.evaluation.analysis import metrics
 from robustdeq.evaluation.store.attack_spec import AttackSpec
-from robustdeq.evaluation.suites import attacks as repertoire
-from robustdeq.evaluation.suites import shipped as named
-from robustdeq.evaluation.suites.context import Setting
+from robustdeq.evaluation.suites.attacks import unrolled
 from robustdeq.evaluation.suites.read import make_suite
 from robustdeq.evaluation.suites.subject import Subject
+from robustdeq.evaluation.suites.suite import Context, Suite
 from robustdeq.solve import Broyden, Implicit
 from robustdeq.threat import Linf
 from tests.evaluation import predictors
@@ -85,7 +86,7 @@ class Stop(Exception):
     pass
 
 
-def test_an_interrupted_run_goes_on_to_the_same_bytes(run, straight, tmp_path):
+def test_an_interrupted_run_resumes_to_the_same_bytes(run, straight, tmp_path):
     assert len(tables(straight.folder)) == ITEMS
     for stop_at in (1, 4, 7):
 
@@ -103,7 +104,7 @@ def test_an_interrupted_run_goes_on_to_the_same_bytes(run, straight, tmp_path):
 
 def test_a_finished_run_attacks_nothing_again(run, straight, tmp_path, monkeypatch):
     shutil.copytree(straight.folder, tmp_path / "store")
-    monkeypatch.setattr(runner_module, "attack_together", None)
+    monkeypatch.setattr(batch_module, "attack_together", None)
     assert run("store").table() == straight.table()
 
 
@@ -136,7 +137,7 @@ def test_a_process_does_its_own_items_first_and_then_what_others_left(run, strai
     assert tables(finished.folder) == tables(straight.folder)
 
 
-def test_union_lets_misclassified_and_broken_images_leave(run, straight):
+def test_under_union_misclassified_and_broken_images_leave(run, straight):
     full, union = straight, run("union", union=True)
     assert union.union.value <= full.union.value  # an image stops where it is fooled, not where the attack ends
     tables = {name: union.store.rows(name).collect() for name in union.store.attacks}
@@ -170,23 +171,23 @@ def test_a_time_budget_ends_a_run_with_the_interval_the_answer_must_lie_in(run, 
     assert part.bounds.low < part.bounds.high
 
 
-def test_a_time_budget_also_ends_an_attack_that_nobody_could_foretell(run, monkeypatch):
+def test_a_time_budget_also_ends_an_attack_under_way(run, monkeypatch):
     clock = iter(range(10_000))
     with monkeypatch.context() as patch:
         patch.setattr(runner_module.time, "monotonic", lambda: float(next(clock)))
         part = run("store", budget=8.0)
     assert part.given_up == "a"
     assert not part.complete
-    assert "the time ended within a, whose batch in hand is lost" in part.table()
+    assert "the time budget ended within a, whose batch under way is lost" in part.table()
     assert not list((part.folder / "attacks").rglob("*.parquet"))
     assert run("store").complete
 
 
-def test_what_has_no_time_at_all_says_that_nothing_is_done(run):
+def test_a_run_without_time_says_that_nothing_is_done(run):
     assert "clean           nothing is done yet" in run("store", budget=0.0).table()
 
 
-def test_the_bounds_only_ever_close_in(run):
+def test_the_bounds_of_the_robust_accuracy_only_tighten(run):
     seen = []
     verdict = run("store", report=lambda now: seen.append(now))
     lows, highs = [now.robust.low for now in seen], [now.robust.high for now in seen]
@@ -199,11 +200,11 @@ def test_the_bounds_only_ever_close_in(run):
     assert seen[-1].rate > 0
 
 
-def test_a_long_attack_says_how_far_it_is(run, monkeypatch):
+def test_a_long_attack_reports_its_image_and_pass(run, monkeypatch):
     quiet, told = [], []
-    monkeypatch.setattr(runner_module, "EVERY", math.inf)
+    monkeypatch.setattr(progress_module, "EVERY", math.inf)
     run("quiet", report=lambda now: quiet.append(now.doing))
-    monkeypatch.setattr(runner_module, "EVERY", 0.0)
+    monkeypatch.setattr(progress_module, "EVERY", 0.0)
     run("told", report=lambda now: told.append(now.doing))
     assert [doing for doing in told if ", pass " not in doing] == quiet
     first = told.index("a")
@@ -212,14 +213,14 @@ def test_a_long_attack_says_how_far_it_is(run, monkeypatch):
 
 
 @pytest.mark.parametrize("union", [True, False])
-def test_what_is_foretold_knows_that_broken_images_leave(run, monkeypatch, union):
+def test_the_forecast_counts_unbroken_images_only_under_union(run, monkeypatch, union):
     runners = []
     start = runner_module.Runner.run
     monkeypatch.setattr(runner_module.Runner, "run", lambda self: runners.append(self) or start(self))
     verdict = run("store", union=union)
     (runner,) = runners
-    items = [item for item in runner.items if item.attack == "a"]
-    whole = sum(map(runner.work.cost, items))
+    items = [item for item in runner.schedule.items if item.attack == "a"]
+    whole = runner.schedule.specs["a"].cost() * COUNT
     effort = runner._effort(items)
     assert 0 < verdict.union.value < 1
     share = verdict.union.value if union else 1.0
@@ -253,7 +254,7 @@ def test_a_batch_that_does_not_fit_is_halved(run, error):
     assert halved.store.rows().collect()["image"].to_list() == list(range(COUNT))
 
 
-def test_other_errors_are_not_tried_again(run):
+def test_other_errors_are_not_retried(run):
     with pytest.raises(RuntimeError, match="a bug"):
         run("store", predictor=Small(RuntimeError("a bug")), suite="quick", batch_size=8)
 
@@ -293,7 +294,7 @@ class OwnBroyden(Broyden):
     """A user's solver, which a manifest has as text."""
 
 
-def _heedful(kind):
+def _batch_dependent(kind):
     model = small_deq()
     if kind == "coupled":
         model.solver = replace(model.solver, batch_coupled=True)
@@ -321,14 +322,14 @@ KINDS = (
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_where_batch_mates_may_matter_another_batch_size_is_refused(run, kind):
-    run("store", predictor=_heedful(kind), suite="quick", batch_size=3)
+def test_another_batch_size_is_refused_where_predictions_may_depend_on_the_batch(run, kind):
+    run("store", predictor=_batch_dependent(kind), suite="quick", batch_size=3)
     with pytest.raises(OtherStoreError, match="batch_size: 3 in the store, 2 asked for"):
-        run("store", predictor=_heedful(kind), suite="quick", batch_size=2)
+        run("store", predictor=_batch_dependent(kind), suite="quick", batch_size=2)
 
 
 @pytest.mark.parametrize("defended", [False, True])
-def test_where_they_do_not_it_is_not(run, defended):
+def test_another_batch_size_is_accepted_where_images_are_solved_independently(run, defended):
     def predictor():
         model = small_deq()
         model.solver = OwnBroyden(max_steps=3)
@@ -346,20 +347,20 @@ def test_another_attack_of_the_same_name_is_refused(run, straight, tmp_path, sui
         run("store")
 
 
-def test_results_without_a_manifest_are_nobody_s(run, straight, tmp_path):
+def test_a_store_with_results_but_no_manifest_is_refused(run, straight, tmp_path):
     shutil.copytree(straight.folder, tmp_path / "store")
     (tmp_path / "store" / "manifest.json").unlink()
     with pytest.raises(OtherStoreError, match=r"holds results but no manifest\.json"):
         run("store")
 
 
-def test_a_predictor_that_names_no_threat_faces_the_paper_s(tmp_path):
+def test_the_threat_defaults_to_the_checkpoint_s_eps_and_then_the_paper_s(tmp_path):
     x, y = predictors.images(2)
     for metadata, eps in (({}, 8 / 255), ({"eps": "4/255"}, 4 / 255)):
         model = small_deq(2)
         model.metadata = metadata
         store = evaluate(model, (x, y), "quick", tmp_path / str(eps)).store
-        assert store.manifest["threat"] == {"norm": "Linf", "eps": eps}
+        assert store.manifest.threat == Linf(eps)
 
 
 def test_half_precision_logits_are_scored(tmp_path):
@@ -370,7 +371,9 @@ def test_half_precision_logits_are_scored(tmp_path):
 
 def test_suites_share_a_store_and_provenance_may_change(run, straight, tmp_path, monkeypatch):
     shutil.copytree(straight.folder, tmp_path / "store")
-    monkeypatch.setattr("robustdeq.evaluation.run.plan.provenance", lambda world: {"commit": "another"})
+    monkeypatch.setattr(
+        "robustdeq.evaluation.run.plan.provenance", lambda world: {"versions": {}, "commit": "another", "hardware": {}}
+    )
     verdict = run("store", suite="quick")
     manifest = json.loads((verdict.folder / "manifest.json").read_text())
     assert list(manifest["attacks"]) == ["a", "b", "c", "pgd-ready"]
@@ -382,7 +385,7 @@ def test_suites_share_a_store_and_provenance_may_change(run, straight, tmp_path,
 def test_a_defended_predictor_is_scored_beside_its_base(run):
     defended = EarlyState(EntropyReduction(small_deq(), every=1, steps=3, radius=EPS, step_size=0.02), state=3)
     verdict = run("store", predictor=defended, suite="quick", aware=True)
-    assert list(verdict.store.manifest["attacks"]) == ["pgd-ready", "pgd-ready-aware"]
+    assert verdict.store.attacks == ["pgd-ready", "pgd-ready-aware"]
     rows = verdict.store.rows("pgd-ready").filter(pl.col("deployed")).collect()
     by_name = {
         name: table["prediction"].to_list() for (name,), table in rows.partition_by("predictor", as_dict=True).items()
@@ -415,32 +418,28 @@ def test_images_of_one_store_are_scored_on_another_predictor(run, tmp_path):
 
 def test_autoattack_takes_the_grid_s_strongest_oracle_or_says_that_it_did_not(grid_verdict, deployed):
     def suite(store):
-        return make_suite("autoattack", Setting(Subject(deployed), Linf(EPS), store=store))
+        return make_suite("autoattack", Context(Subject(deployed), Linf(EPS), store=store, unrollings=UNROLLINGS))
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(repertoire, "UNROLLINGS", UNROLLINGS)
-        assert [s.name for s in suite(grid_verdict.store).specs] == ["aa-strongest"]
+    assert [s.name for s in suite(grid_verdict.store).specs] == ["aa-strongest"]
     without = suite(Store("/nowhere"))
     assert [s.name for s in without.specs] == ["aa-ready"]
     assert any("aa-ready" in note for note in without.notes)
 
 
 def test_the_strongest_oracle_is_found_in_the_run_and_named_in_the_manifest(run, tmp_path):
-    def few(setting):
-        grid = [repertoire.unrolled(setting, i, 2, 1.0) for i in (1, 2, 3)]
+    def few(context):
+        grid = [unrolled(context, i, 2, 1.0) for i in (1, 2, 3)]
         short = AttackSpec(
             name="short", attack="autoattack", options={"n_iter": 2, "targets": 1, "n_queries": 3}, oracle="strongest",
-            oracle_options={"values": "deployed"}, every_image=False, **setting.ball,
+            oracle_options={"values": "deployed"}, every_image=False, **context.ball,
         )  # fmt: skip
-        return named.Suite("few", [*grid, short])
+        return Suite("few", [*grid, short])
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(named.SUITES, "few", few)
-        verdict = run("store", suite="few")
+    verdict = run("store", suite=few)
     strongest = metrics.strongest(verdict.store)
-    resolved = verdict.store.manifest["attacks"]["short"]["resolved"]
-    assert resolved["attack_of_grid"] == strongest.attack
-    assert resolved["oracle_options"] == {**strongest.oracle_options, "values": "deployed"}
+    resolved = verdict.store.manifest.attacks["short"].resolved
+    assert resolved.attack_of_grid == strongest.attack
+    assert resolved.oracle_options == {**strongest.oracle_options, "values": "deployed"}
     assert verdict.aa == {}  # not the standard budgets
     assert verdict.attacks["short"].value <= verdict.clean.value
 
@@ -479,7 +478,7 @@ def test_predictions_that_are_not_finite_count_as_wrong(run):
         ({"also": {"deployed": lambda x: x}}, "name the others differently"),
     ],
 )
-def test_mistakes_are_one_sentence_and_leave_no_folder(run, tmp_path, change, message):
+def test_a_mistake_is_explained_and_leaves_no_folder(run, tmp_path, change, message):
     with pytest.raises(ValueError, match=message):
         run("store", **change)
     assert not (tmp_path / "store").exists()

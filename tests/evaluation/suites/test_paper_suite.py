@@ -10,15 +10,15 @@ from torch import nn
 from robustdeq.defences import EarlyState, EntropyReduction
 from robustdeq.evaluation import Store, evaluate
 from robustdeq.evaluation.analysis import metrics
-from robustdeq.evaluation.suites import attacks as repertoire
+from robustdeq.evaluation.store.manifest import PredictorRecord
 from robustdeq.evaluation.suites import read as suites
 from robustdeq.evaluation.suites.build import check_buildable
-from robustdeq.evaluation.suites.context import Setting
 from robustdeq.evaluation.suites.read import make_suite
 from robustdeq.evaluation.suites.shipped import TABLE_4
 from robustdeq.evaluation.suites.subject import Subject, describe
-from robustdeq.evaluation.suites.variants import variant_words
+from robustdeq.evaluation.suites.suite import Context
 from robustdeq.threat import Linf
+from tests.evaluation.manifests import data
 from tests.evaluation.predictors import EPS, images, small_deq
 
 TRADES_RANDOM = {"objective": "trades", "states": "random"}
@@ -31,7 +31,7 @@ def model(steps=8, **metadata):
 
 
 def made(suite, predictor, **options):
-    return make_suite(suite, Setting(Subject(predictor), Linf(EPS), **options))
+    return make_suite(suite, Context(Subject(predictor), Linf(EPS), **options))
 
 
 def settings(suite):
@@ -43,7 +43,7 @@ def settings(suite):
 TABLE_5 = {("paper", t, r) for t in (1, 2, 4, 8) for r in (1, 5, 10, 20)}
 
 
-def test_it_holds_what_each_table_and_figure_needs():
+def test_the_paper_suite_holds_what_each_table_and_figure_needs():
     suite = made("paper", EarlyState(model(**TRADES_RANDOM), state=8))
     named = {spec.name: spec for spec in suite.specs}
     assert Counter(spec.group for spec in suite.specs) == {"ready": 1, "grid": 144, "table4": 8, "autoattack": 1}
@@ -64,13 +64,13 @@ def test_it_holds_what_each_table_and_figure_needs():
 
 def test_table_4_is_a_suite_too_and_shares_its_attacks_with_the_grid_and_the_audit():
     predictor = EarlyState(EntropyReduction(model()), state=8)
-    few = {"data": {"images": 200}}
+    few = {"data": data(200)}
     own, whole, audit = ({s.name: s for s in made(n, predictor, **few).specs} for n in ("table4", "paper", "audit"))
     assert len(own) == 2 * len(TABLE_4) + 1
     assert {name: whole[name] for name in own} == own
     assert own["square"].limit is None  # 1,000 are no less than all
     assert audit["square"].hash == own["square"].hash  # one folder may hold both
-    many = {"data": {"images": 1001}}
+    many = {"data": data(1001)}
     names = [
         {s.name for s in made(name, predictor, **many).specs if s.attack == "square"} for name in ("table4", "audit")
     ]
@@ -79,7 +79,7 @@ def test_table_4_is_a_suite_too_and_shares_its_attacks_with_the_grid_and_the_aud
         made("table4", nn.Flatten())
 
 
-def test_images_and_settings_are_there_for_the_models_that_the_paper_shows_them_of():
+def test_images_are_kept_and_settings_scored_for_the_models_of_the_paper_s_tables():
     both = {"entropy-paper": ("paper", 2, 10), "entropy-released": ("released", 2, 10)}
     for metadata, keep in (
         ({}, False),
@@ -92,7 +92,7 @@ def test_images_and_settings_are_there_for_the_models_that_the_paper_shows_them_
     assert (defended.also, defended.keep_images) == ({}, True)  # its base stands beside it
 
 
-def test_any_model_has_the_settings_of_table_5_in_a_suite_of_their_own():
+def test_suite_settings_scores_table_5_on_any_model():
     suite = made("settings", model())
     assert len(suite.specs) == 144
     assert (len(suite.also), set(settings(suite).values())) == (16, TABLE_5)
@@ -112,7 +112,7 @@ def test_an_included_suite_keeps_its_predictors_and_images_unless_told_otherwise
     assert (suite.also, suite.keep_images) == ({}, False)
 
 
-def test_a_union_run_scores_and_keeps_only_what_can_be_read_afterwards(tmp_path):
+def test_a_union_run_scores_only_the_deployed_predictor_and_keeps_no_images(tmp_path):
     file, victim = tmp_path / "own.yaml", model(**TRADES_RANDOM)
     for suite in ("paper", "transfer"):
         assert made(suite, victim).keep_images
@@ -129,10 +129,9 @@ def test_a_union_run_scores_and_keeps_only_what_can_be_read_afterwards(tmp_path)
         made(file, victim, union=True)
 
 
-def test_a_suite_may_leave_the_strongest_attacks_of_another_store(tmp_path, monkeypatch):
+def test_a_suite_may_keep_only_the_grid_attacks_that_were_strongest_in_another_store(tmp_path):
     grid = tmp_path / "grid"
-    monkeypatch.setattr(repertoire, "UNROLLINGS", (1, 2))
-    evaluate(model(2), images(6), suite="grid", out=grid, threat=Linf(EPS))
+    evaluate(model(2), images(6), suite="grid", out=grid, threat=Linf(EPS), unrollings=(1, 2))
     chosen = metrics.strongest_oracles(Store(grid), 3)
     file = tmp_path / "own.yaml"
     file.write_text(f"{{include: [settings], strongest: {{of: {grid}, count: 3}}}}")
@@ -163,7 +162,7 @@ def test_a_suite_may_leave_the_strongest_attacks_of_another_store(tmp_path, monk
         ("{include: [quick], strongest: {of: nowhere, count: 8}}", "no grid to choose from"),
     ],
 )
-def test_what_is_wrong_with_the_strongest_is_said(tmp_path, content, words):
+def test_a_mistake_under_strongest_is_explained(tmp_path, content, words):
     (tmp_path / "own.yaml").write_text(content)
     with pytest.raises(ValueError, match=f"own.yaml: strongest: .*{words}"):
         made(tmp_path / "own.yaml", model(2))
@@ -174,7 +173,7 @@ def oracle_of(spec):
 
 
 def test_the_suite_of_the_documentation_can_be_made(tmp_path):
-    page = (Path(__file__).parents[2] / "docs/evaluate.md").read_text()
+    page = (Path(__file__).parents[3] / "docs/evaluate.md").read_text()
     (tmp_path / "mine.yaml").write_text(page.partition("```yaml")[2].partition("```")[0])
     suite = made(tmp_path / "mine.yaml", model())
     assert [spec.name for spec in suite.specs] == ["pgd-ready", "aa-ready", "long", "exact"]
@@ -199,13 +198,12 @@ def test_further_predictors_that_cannot_be_made_are_refused(tmp_path, also, mess
         made(tmp_path / "own.yaml", model())
 
 
-def test_table_5_in_one_store_is_that_of_a_store_for_each_setting(tmp_path, monkeypatch):
-    monkeypatch.setattr(repertoire, "UNROLLINGS", (1,))
+def test_table_5_of_one_store_equals_a_store_for_each_setting(tmp_path):
     (tmp_path / "own.yaml").write_text(
         "{include: [grid], also: {often: {every: 1, steps: 3}, seldom: {every: 3, steps: 2, variant: released}}}"
     )
-    data, options = images(16), {"threat": Linf(EPS), "batch_size": 16, "shard_size": 16}
-    store = evaluate(EarlyState(model(3), state=3), data, tmp_path / "own.yaml", tmp_path / "all", **options).store
+    shown, options = images(16), {"threat": Linf(EPS), "batch_size": 16, "shard_size": 16, "unrollings": (1,)}
+    store = evaluate(EarlyState(model(3), state=3), shown, tmp_path / "own.yaml", tmp_path / "all", **options).store
     together = metrics.by_setting(store)
     assert together.select("predictor", "variant", "every", "steps").rows() == [
         ("often", "paper", 1, 3),
@@ -214,7 +212,7 @@ def test_table_5_in_one_store_is_that_of_a_store_for_each_setting(tmp_path, monk
     for row in together.iter_rows(named=True):
         settings = {name: row[name] for name in ("variant", "every", "steps")}
         defended = EntropyReduction(model(3), radius=EPS, step_size=EPS / 4, **settings)
-        verdict = evaluate(EarlyState(defended, state=3), data, "grid", tmp_path / row["predictor"], **options)
+        verdict = evaluate(EarlyState(defended, state=3), shown, "grid", tmp_path / row["predictor"], **options)
         (alone,) = metrics.by_setting(verdict.store).iter_rows(named=True)
         assert alone == {**row, "predictor": "deployed"}
         assert alone["accuracy"] == verdict.minimum.value
@@ -227,16 +225,17 @@ def predictions(store, predictor):
     return rows.select("attack", "image", "state", "prediction").collect().rows()
 
 
-def test_what_differs_from_a_variant_is_said():
+def test_a_manifest_names_the_variant_and_what_differs_from_it():
     def words(**settings):
-        return variant_words(describe(EntropyReduction(model(), **settings)))
+        config = describe(EntropyReduction(model(), **settings))
+        return PredictorRecord(deployed_state="final", states=["final"], config=config).entropy.words
 
     assert (words(), words(variant="released")) == ("paper", "released")
     assert words(direction="sign", resolve=False) == "paper with direction sign, resolve false"
     assert words(variant="released", direction="sign") == "released"
 
 
-RESULTS = sorted((Path(__file__).parents[2] / "results/suites").glob("*.yaml"))
+RESULTS = sorted((Path(__file__).parents[3] / "results/suites").glob("*.yaml"))
 
 
 @pytest.mark.parametrize("file", RESULTS, ids=[file.stem for file in RESULTS])

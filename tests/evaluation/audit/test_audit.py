@@ -10,9 +10,9 @@ from robustdeq.attacks import Direct
 from robustdeq.defences import EarlyState, EntropyReduction
 from robustdeq.evaluation import evaluate
 from robustdeq.evaluation.analysis.statistics import bootstrap_difference, wilson
-from robustdeq.evaluation.audit import judge as module
 from robustdeq.evaluation.audit.judge import _verdict
 from robustdeq.evaluation.audit.probes import probe, seconds_per_image
+from robustdeq.evaluation.suites.audit import Budget, audit_suite
 from robustdeq.evaluation.suites.subject import Subject
 from robustdeq.threat import Linf
 from tests.evaluation.predictors import images, small_deq
@@ -22,14 +22,16 @@ MODEL = small_deq()
 
 
 @pytest.fixture
-def audit(tmp_path, monkeypatch):
+def audit(tmp_path):
     """A short audit at one radius for all."""
-    monkeypatch.setattr(module, "FULL", module.Budget(steps=11, search=11, restarts=2, square={"n_queries": 60}))
+    budget = Budget(steps=11, search=11, restarts=2, square={"n_queries": 60})
 
     def audited(predictor, labels=10, **options):
         options = {"threat": Linf(0.02), "batch_size": COUNT, "shard_size": COUNT} | options
         x, y = images(COUNT)
-        return evaluate(predictor, (x, y * labels // 10), "audit", tmp_path / "store", **options)
+        return evaluate(
+            predictor, (x, y * labels // 10), lambda c: audit_suite(c, budget), tmp_path / "store", **options
+        )
 
     return audited
 
@@ -55,7 +57,7 @@ def flags(verdict):
     return {flag.name for flag in verdict.audit.flags}
 
 
-def test_a_robust_model_stands(audit):
+def test_the_verdict_on_a_robust_model_is_stands(audit):
     verdict = audit(robust)
     assert verdict.audit.verdict == "stands"
     assert not flags(verdict)
@@ -64,14 +66,14 @@ def test_a_robust_model_stands(audit):
     assert verdict.union.value > 0  # images broken at the large radius do not count
 
 
-def test_a_broken_model_is_called_broken(audit):
+def test_the_verdict_on_a_broken_model_is_broken(audit):
     verdict = audit(broken)
     assert verdict.clean.value > 0.6
     assert verdict.audit.verdict == "broken"
     assert verdict.union.value == 0
 
 
-def test_a_masked_model_is_called_masked_whatever_its_accuracy(audit):
+def test_the_verdict_on_a_model_without_gradients_is_masked_whatever_its_accuracy(audit):
     verdict = audit(masked)
     assert verdict.union.value > 0.4
     assert verdict.audit.verdict == "masked"
@@ -108,7 +110,7 @@ def test_a_defence_stands_beside_its_static_base_and_the_audit_is_kept(audit):
         (600, 200, 20_000, "stands"),
     ],
 )
-def test_a_gain_counts_when_it_is_more_than_a_point_and_than_chance(gained, lost, images, expected):
+def test_a_gain_counts_only_above_one_point_and_beyond_chance(gained, lost, images, expected):
     base, own = np.zeros(images, dtype=bool), np.zeros(images, dtype=bool)
     base[: images // 2] = own[: images // 2] = True
     own[:lost] = False
@@ -118,7 +120,7 @@ def test_a_gain_counts_when_it_is_more_than_a_point_and_than_chance(gained, lost
     assert _verdict([], wilson(int(own.sum()), images), gain) == expected
 
 
-def test_union_is_refused(audit):
+def test_the_audit_refuses_union(audit):
     with pytest.raises(ValueError, match="leave --union away"):
         audit(robust, union=True)
 
@@ -142,8 +144,8 @@ def test_probes_find_randomness_batch_dependence_and_vanishing_gradients():
     assert look(masked).vanishing == 1
 
 
-def test_transferred_images_are_black_box(audit, tmp_path):
-    """Given to a predictor without gradients, they raise the flag instead of hiding it."""
+def test_transferred_images_count_as_black_box_attacks(audit, tmp_path):
+    """Shown to a predictor without gradients, they raise the flag instead of hiding it."""
     options = {"threat": Linf(0.3), "batch_size": COUNT, "shard_size": COUNT}
     evaluate(robust, images(COUNT), "quick", tmp_path / "source", keep_images=True, **options)
     verdict = audit(masked, threat=Linf(0.3), sources=[tmp_path / "source"])
@@ -160,7 +162,7 @@ def test_two_classes_are_audited_without_the_dlr_loss(audit):
     assert "apgd-dlr" not in verdict.attacks
 
 
-def test_a_suite_of_ones_own_may_be_called_audit(tmp_path):
+def test_a_user_s_suite_named_audit_is_not_judged_as_the_audit(tmp_path):
     (tmp_path / "audit.yaml").write_text("attacks: [{name: mine, attack: pgd}]")
     verdict = evaluate(robust, images(2), tmp_path / "audit.yaml", tmp_path / "store", threat=Linf(0.02))
     assert verdict.audit is None

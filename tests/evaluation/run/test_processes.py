@@ -1,4 +1,4 @@
-"""Killed, shared and starved processes: the tables are those of one that was left alone."""
+"""Processes that are killed, share a store, or run out of disk write the tables of an undisturbed one."""
 
 import os
 import random
@@ -9,7 +9,6 @@ import time
 import pytest
 
 from robustdeq.evaluation import Store
-from robustdeq.evaluation.run.runner import store_specs
 from robustdeq.evaluation.run.stacking import bundles
 from robustdeq.evaluation.suites.subject import Subject
 from tests.evaluation.predictors import deployed
@@ -84,7 +83,8 @@ def test_two_processes_write_the_tables_of_one(tmp_path, words):
     finish(start(["robustdeq.cli.main", *words(tmp_path / "two", room)], program=TORCHRUN))
     assert files(tmp_path / "two") == files(tmp_path / "one")
     assert len(list((tmp_path / "two").glob("times-*.jsonl"))) == 2
-    specs, subject = store_specs(Store(tmp_path / "two")), Subject(deployed())
+    specs = [record.spec for record in Store(tmp_path / "two").manifest.attacks.values()]
+    subject = Subject(deployed())
     made = bundles(specs, subject, shard_size=6, batch_size=12)
     assert [[spec.name for spec in bundle] for bundle in made] == [["k9", "k2"], ["apgd"]]
 
@@ -118,7 +118,7 @@ def small_disk(tmp_path):
     subprocess.run(["umount", str(folder)], check=True)
 
 
-def test_a_full_disk_is_said_harms_nothing_and_the_run_goes_on_when_there_is_room(tmp_path, words, small_disk):
+def test_a_full_disk_is_reported_harms_nothing_and_the_run_resumes_when_there_is_room(tmp_path, words, small_disk):
     finish(start(words(tmp_path / "straight")))
     out = small_disk / "out"
     environment = {k: v for k, v in os.environ.items() if k != "ROBUSTDEQ_TRACEBACK"}

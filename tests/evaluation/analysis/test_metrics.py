@@ -1,4 +1,6 @@
-"""Numbers from stores whose content is written out by hand."""
+"""Metrics of stores whose content is written by hand."""
+
+from dataclasses import replace
 
 import polars as pl
 import pytest
@@ -8,8 +10,9 @@ from robustdeq.evaluation.analysis import metrics
 from robustdeq.evaluation.analysis import paired as pairing
 from robustdeq.evaluation.run.bounds import Bounds, Interval
 from robustdeq.evaluation.store.attack_spec import AttackSpec
-from robustdeq.evaluation.store.store import ATTACK_SCHEMA, CLEAN_SCHEMA
+from robustdeq.evaluation.store.schema import ATTACK_SCHEMA, CLEAN_SCHEMA
 from robustdeq.threat import Linf
+from tests.evaluation.manifests import data, manifest, record
 
 EPS = 0.05
 
@@ -37,33 +40,17 @@ def _of_a_source(store, attack):
 def write(folder, attacks=ATTACKS, *, shards=(0, 1), union=False, sha="same", stored=(), changes=()):
     """A store of six images in two shards of three, with two states; the second is deployed."""
     store = Store(folder)
-    configs = {
-        name: {
-            "group": "transfer" if name in stored else "autoattack" if name.startswith("aa") else "grid",
-            "attack": "stored" if name in stored else "autoattack" if name.startswith("aa") else "pgd",
-            "is_aa": name.startswith("aa"),
-            "options": _of_a_source(stored[name], name.split(".", 2)[2]) if name in stored else {},
-            "oracle_options": OPTIONS.get(name, {}),
-            "norm": "Linf",
-            "eps": EPS,
-            "limit": None,
-            "hash": name,
-            **dict(changes).get(name, {}),
-        }
-        for name in attacks
-    }
-    store.write_manifest(
-        {
-            "attacks": configs,
-            "model": {"hash": "model"},
-            "threat": {"norm": "Linf", "eps": EPS},
-            "dynamic": True,
-            "union": union,
-            "shard_size": 3,
-            "data": {"images": 6, "sha256": sha},
-            "notes": [],
-        }
-    )
+    records = []
+    for name in attacks:
+        kind = "autoattack" if name.startswith("aa") else "pgd"
+        usual = {"hash": name, "attack": kind, "group": kind if kind == "autoattack" else "grid"}
+        if name in stored:
+            options = _of_a_source(stored[name], name.split(".", 2)[2])
+            usual |= {"attack": "stored", "oracle": "none", "group": "transfer", "options": options}
+        changed = dict(changes).get(name, {})
+        records.append(record(name, **{**usual, "oracle_options": OPTIONS.get(name, {}), **changed}))
+    described = data(6, sha256=sha)
+    store.write_manifest(manifest(records, union=union, shard_size=3, data=described, threat=Linf(EPS)))
     for shard in (0, 1):
         store.write_clean(shard, rows(CLEAN, shard, "clean").select(*CLEAN_SCHEMA))
     for name, correct in attacks.items():
@@ -109,7 +96,7 @@ def store(tmp_path):
     return write(tmp_path / "store")
 
 
-def test_accuracies(store):
+def test_accuracy_is_the_share_of_images_an_attack_leaves_correct(store):
     assert metrics.clean_accuracy(store).value == 5 / 6
     assert metrics.clean_accuracy(store, state="1").value == 1 / 6
     table = metrics.accuracy(store)
@@ -118,7 +105,7 @@ def test_accuracies(store):
     assert metrics.accuracy(store, ["aa-ready"], state=None)["accuracy"].to_list() == pytest.approx([1 / 6, 2 / 6])
 
 
-def test_minimum_union_and_aa(store):
+def test_minimum_union_and_aa_of_a_small_store(store):
     grid = [name for name in ATTACKS if name.startswith("pgd")]
     assert metrics.paper_minimum(store).value == 3 / 6
     assert metrics.union_accuracy(store, grid).value == 1 / 6  # image 3 alone survives all three; 5 was wrong before
@@ -156,12 +143,12 @@ def test_an_attack_with_a_limit_is_judged_on_the_images_it_was_tried_on(tmp_path
         AttackSpec(name="none", attack="pgd", oracle="ready", eps=EPS, limit=0)
 
 
-def test_aa_at_another_radius_is_not_the_accuracy_under_aa(tmp_path):
+def test_autoattack_at_another_radius_is_not_reported_as_aa(tmp_path):
     far = write(tmp_path / "far", {"aa-ready": "000000"}, changes={"aa-ready": {"eps": 0.4}})
     assert metrics.aa_accuracy(far) == {}
 
 
-def test_the_strongest_oracle(store):
+def test_the_strongest_oracle_leaves_the_lowest_accuracy(store):
     found = metrics.strongest(store)
     assert (found.attack, found.state, found.steps, found.damping) == ("pgd-i1-K2-l0.5", 1, 2, 0.5)
     table = metrics.strongest_by_state(store)
@@ -173,19 +160,7 @@ def test_the_strongest_oracles_of_the_grid_come_first(store):
     assert metrics.strongest_oracles(store, 9)[2:] == [(2, 1, 1.0)]
 
 
-def test_the_smallest_subset(store):
-    # broken: {1, 4}, {0, 4}, {2}: 1 needs the first, 0 the second, 2 the third
-    assert metrics.smallest_subset(store).attacks == [name for name in ATTACKS if name.startswith("pgd")]
-    fewer = write(
-        store.folder.parent / "b", {"pgd-i1-K1-l0.5": "000110", "pgd-i1-K2-l0.5": "100110", "pgd-i2-K1-l1": "111000"}
-    )
-    subset = metrics.smallest_subset(fewer)
-    assert subset.attacks == ["pgd-i1-K1-l0.5", "pgd-i2-K1-l1"]
-    assert subset.proven
-    assert subset.union.value == 0
-
-
-def test_entropy_changes(store):
+def test_entropy_change_gives_share_and_mean_difference(store):
     (row,) = metrics.entropy_change(store, ["pgd-i1-K1-l0.5"]).iter_rows(named=True)
     assert row["share"] == pytest.approx(3 / 6)  # images 0, 3 and 4; equal is not lower
     assert row["difference"] == pytest.approx((0.1 - 0.1 + 0.0 + 0.5 + 0.1 - 0.2) / 6, abs=1e-7)
@@ -201,7 +176,7 @@ def test_entropies_that_are_not_finite_are_left_out(tmp_path, monkeypatch):
     assert row["difference"] == pytest.approx((0.1 + 0.0 + 0.5 - 0.2) / 4, abs=1e-7)
 
 
-def test_paired_differences(store, tmp_path):
+def test_paired_differences_need_the_same_images(store, tmp_path):
     better = write(tmp_path / "better", {"pgd-i1-K1-l0.5": "111110"})
     found = pairing.difference(store, better)
     assert found.value == pytest.approx(5 / 6 - 3 / 6)  # clean and the one attack that both have
@@ -221,7 +196,7 @@ def test_paired_differences_are_over_equal_attacks_where_all_of_them_were_tried(
     assert (found.value, found.images) == (0, 3)
 
 
-def test_the_transfer_matrix(tmp_path):
+def test_the_transfer_matrix_takes_minima_over_the_grids(tmp_path):
     a = write(tmp_path / "a")
     grid = {"from.a.pgd-i1-K1-l0.5": "110000", "from.a.pgd-i2-K1-l1": "111000"}
     others = {"from.a.aa-ready": "000000", "from.a.from.c.pgd-i2-K1-l1": "000000"}  # on the diagonal is the grid alone
@@ -233,7 +208,7 @@ def test_the_transfer_matrix(tmp_path):
     assert table["accuracy"].to_list() == pytest.approx([3 / 6, 2 / 6, 1.0])
 
 
-def test_stores_that_move_together_are_still_each_other_s_sources(tmp_path):
+def test_stores_that_move_together_stay_each_other_s_sources(tmp_path):
     write(tmp_path / "here" / "a")
     seen = {"from.a.pgd-i1-K1-l0.5": "110000"}
     write(tmp_path / "here" / "b", {"pgd-i1-K1-l0.5": "111111", **seen}, stored=dict.fromkeys(seen, "../a"))
@@ -242,7 +217,7 @@ def test_stores_that_move_together_are_still_each_other_s_sources(tmp_path):
     assert table.select("target", "source").rows() == [("a", "a"), ("b", "a"), ("b", "b")]
 
 
-def test_of_a_source_attacked_aware_of_its_defence_others_see_these_images(tmp_path):
+def test_of_a_source_with_aware_attacks_only_these_are_transferred(tmp_path):
     a = write(tmp_path / "a", changes={"pgd-i2-K1-l1": {"group": "grid-aware"}})
     seen = {"from.a.pgd-i1-K1-l0.5": "110000", "from.a.pgd-i2-K1-l1": "111000"}
     b = write(tmp_path / "b", {"pgd-i1-K1-l0.5": "111111", **seen}, stored=dict.fromkeys(seen, "../a"))
@@ -253,22 +228,23 @@ def test_of_a_source_attacked_aware_of_its_defence_others_see_these_images(tmp_p
     assert own == 3 / 6
 
 
-def test_images_of_what_a_source_was_before_are_not_said_to_be_its(tmp_path):
+def test_images_of_an_earlier_version_of_a_source_are_not_counted_as_its(tmp_path):
     a = write(tmp_path / "a")
     seen = {"from.a.pgd-i1-K1-l0.5": "110000", "from.a.pgd-i2-K1-l1": "111000"}
     b = write(tmp_path / "b", {"pgd-i1-K1-l0.5": "111111", **seen}, stored=dict.fromkeys(seen, "../a"))
     assert metrics.shown_from(a, b) == [*seen]
     other_attack = write(tmp_path / "a", changes={"pgd-i2-K1-l1": {"hash": "longer"}})
     assert metrics.shown_from(other_attack, b) == ["from.a.pgd-i1-K1-l0.5"]
-    a.write_manifest({**a.manifest, "model": {"hash": "trained again"}})
+    a = Store(tmp_path / "a")
+    a.write_manifest(replace(a.manifest, model=replace(a.manifest.model, hash="trained again")))
     assert metrics.shown_from(a, b) == []
 
 
-def test_what_is_not_known_is_not_said(tmp_path):
+def test_incomplete_stores_give_no_numbers(tmp_path):
     half = write(tmp_path / "half", shards=(0,))
     assert not half.complete("aa-ready")
     assert metrics.aa_accuracy(half) == {}
-    for number in (metrics.paper_minimum, metrics.strongest, metrics.smallest_subset):
+    for number in (metrics.paper_minimum, metrics.strongest):
         with pytest.raises(metrics.IncompleteError, match=r"lacks results of 3 of 3 attacks"):
             number(half)
     with pytest.raises(metrics.IncompleteError, match="holds no such attacks"):

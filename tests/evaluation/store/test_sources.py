@@ -1,41 +1,45 @@
-"""Other stores as sources of images: what their attacks are called."""
+"""Other stores as sources of images: the names of their attacks, and which images are refused."""
 
-from dataclasses import fields
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from robustdeq.evaluation import AttackSpec, Store, evaluate
+from robustdeq.evaluation import Store, evaluate
 from robustdeq.evaluation.analysis import metrics
+from robustdeq.evaluation.store.manifest import AttackRecord
 from robustdeq.evaluation.store.sources import named_sources
-from robustdeq.evaluation.suites import attacks as repertoire
 from robustdeq.threat import Linf
+from tests.evaluation.manifests import record
 from tests.evaluation.predictors import EPS, images, small_deq
 
 WEAK = "attacks: [{name: weak, attack: pgd, options: {steps: 1, step_size: 0.02}}]"
 
 
 def named(*folders, attacks=()):
-    manifest = {f"from.{label}.pgd": {"attack": "stored", "options": {"store": store, "attack": "pgd"}}
-                for store, label in attacks}  # fmt: skip
-    return [source.label for source in named_sources(map(Path, folders), manifest, Path("/runs/target"))]
+    stored = {"attack": "stored", "oracle": "none"}
+    records = [
+        record(f"from.{label}.pgd", options={"store": store, "attack": "pgd"}, **stored) for store, label in attacks
+    ]
+    known = {entry.spec.name: entry for entry in records}
+    return [source.label for source in named_sources(map(Path, folders), known, Path("/runs/target"))]
 
 
-def test_a_source_is_called_by_the_shortest_end_of_its_path_that_tells_it_apart():
+def test_a_source_is_named_by_the_shortest_unique_end_of_its_path():
     assert named("/runs/a", "/runs/b") == ["a", "b"]
     assert named("/runs/a/out", "/runs/b/out", "/runs/c") == ["a+out", "b+out", "c"]
     assert named("/runs/a", "/runs/a") == ["a"]
 
 
-def test_letters_that_no_name_may_have_are_replaced_and_still_tell_apart():
+def test_characters_that_names_may_not_contain_are_replaced_and_names_stay_unique():
     assert named("/runs/my results") == ["my-results"]
     one, other = named("/runs/my results", "/runs/my-results")
     assert one != other
 
 
-def test_a_source_of_the_store_keeps_its_name_beside_new_ones():
+def test_a_known_source_keeps_its_name_when_others_are_added():
     before = [("/runs/a/out", "out")]
     assert named("/runs/b/out", attacks=before) == ["b+out"]
     assert named("/runs/b/out", "/runs/a/out", attacks=before) == ["b+out", "out"]
@@ -43,7 +47,7 @@ def test_a_source_of_the_store_keeps_its_name_beside_new_ones():
     assert named("/runs/a/out", "/runs/b/out", attacks=[("../a/out", "mine")]) == ["mine", "b+out"]
 
 
-def test_two_sources_of_one_name_are_shown_to_a_predictor_and_the_store_goes_on(tmp_path):
+def test_two_sources_with_the_same_folder_name_can_be_added_one_after_the_other(tmp_path):
     (tmp_path / "weak.yaml").write_text(WEAK)
     options = {"threat": Linf(EPS), "batch_size": 4, "shard_size": 4}
     for name in ("a", "b"):
@@ -53,7 +57,7 @@ def test_two_sources_of_one_name_are_shown_to_a_predictor_and_the_store_goes_on(
     def target(*sources):
         folders = [tmp_path / name / "out" for name in sources]
         store = evaluate(small_deq(), images(4), "quick", tmp_path / "target", sources=folders, **options).store
-        return {name: config["options"].get("store") for name, config in store.manifest["attacks"].items()}
+        return {name: entry.spec.options.get("store") for name, entry in store.manifest.attacks.items()}
 
     a, b = "../a/out", "../b/out"  # as seen from the target
     assert target("a") == {"pgd-ready": None, "from.out.weak": a}
@@ -61,7 +65,7 @@ def test_two_sources_of_one_name_are_shown_to_a_predictor_and_the_store_goes_on(
 
 
 @pytest.mark.parametrize("moved", [True, False], ids=["moved", "of an earlier version"])
-def test_a_store_goes_on_with_sources_that_moved_along_or_are_written_down_whole(tmp_path, moved):
+def test_a_store_resumes_with_sources_that_moved_along_or_have_absolute_paths(tmp_path, moved):
     (tmp_path / "weak.yaml").write_text(WEAK)
     options = {"threat": Linf(EPS), "batch_size": 2, "shard_size": 2}
     here = tmp_path / "here"
@@ -74,11 +78,10 @@ def test_a_store_goes_on_with_sources_that_moved_along_or_are_written_down_whole
     if moved:
         here = here.rename(tmp_path / "there")
     else:  # with the place and the hash that it had then
-        manifest = store.manifest
-        config = manifest["attacks"]["from.a.weak"]
-        config["options"]["store"] = str((here / "a").resolve())
-        spec = AttackSpec(**{f.name: config[f.name] for f in fields(AttackSpec)})
-        store.write_manifest({**manifest, "attacks": {**manifest["attacks"], spec.name: spec.as_json()}})
+        spec = store.manifest.attacks["from.a.weak"].spec
+        spec = replace(spec, options={**spec.options, "store": str((here / "a").resolve())})
+        attacks = {**store.manifest.attacks, spec.name: AttackRecord.of(spec)}
+        store.write_manifest(replace(store.manifest, attacks=attacks))
     store = Store(here / "b")
     store.attack_path("from.a.weak", 1).unlink()
     store = target(here)
@@ -86,20 +89,25 @@ def test_a_store_goes_on_with_sources_that_moved_along_or_are_written_down_whole
 
 
 @pytest.fixture
-def models(tmp_path, monkeypatch):
+def models(tmp_path):
     """Evaluate one of two small models by a grid and an attack outside it, and keep the images."""
-    monkeypatch.setattr(repertoire, "UNROLLINGS", (1,))
     (tmp_path / "both.yaml").write_text(f"{{include: [grid], keep_images: true, {WEAK}}}")
 
     def run(name, *sources, **options):
         predictor, folders = small_deq(2 if name == "a" else 3), [tmp_path / source for source in sources]
-        options = {"threat": Linf(EPS), "batch_size": 4, "shard_size": 4, "sources": folders} | options
+        options = {
+            "threat": Linf(EPS),
+            "batch_size": 4,
+            "shard_size": 4,
+            "sources": folders,
+            "unrollings": (1,),
+        } | options
         return evaluate(predictor, images(4), tmp_path / "both.yaml", tmp_path / name, **options).store
 
     return run
 
 
-def test_models_that_see_each_other_s_images_pass_on_only_their_own(models):
+def test_stores_that_are_each_other_s_sources_pass_on_only_their_own_images(models):
     models("a")
     models("b", "a")
     for _ in range(2):  # in whichever order, and however often
@@ -121,7 +129,7 @@ def test_models_that_see_each_other_s_images_pass_on_only_their_own(models):
         assert accuracy == metrics.accuracy(store, [prefix + name for name in names])["accuracy"].min()
 
 
-def test_a_union_store_is_no_source(models, tmp_path):
+def test_a_union_store_is_refused_as_a_source(models, tmp_path):
     models("a", union=True)
     with pytest.raises(ValueError, match=r"a was evaluated with --union, where broken images leave"):
         models("b", "a")

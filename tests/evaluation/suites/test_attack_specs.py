@@ -8,9 +8,9 @@ from robustdeq.attacks import PGD
 from robustdeq.evaluation.store.attack_spec import AttackSpec
 from robustdeq.evaluation.suites.attacks import grid
 from robustdeq.evaluation.suites.build import build_attack, check_buildable
-from robustdeq.evaluation.suites.context import Setting
 from robustdeq.evaluation.suites.read import make_suite
 from robustdeq.evaluation.suites.subject import Subject
+from robustdeq.evaluation.suites.suite import Context
 from robustdeq.threat import Linf
 from tests.evaluation.predictors import small_deq
 
@@ -46,7 +46,7 @@ def test_what_is_stored_beside_does_not_make_another_attack():
 
 
 def test_the_grid_of_eight_states_has_the_144_attacks_of_the_paper():
-    specs = grid(Setting(Subject(small_deq(states=8)), Linf(8 / 255)))
+    specs = grid(Context(Subject(small_deq(states=8)), Linf(8 / 255)))
     assert len(specs) == len({spec.hash for spec in specs}) == 144
     named = {spec.name: spec for spec in specs}
     spec = named["pgd-i3-K5-l0.5"]
@@ -72,8 +72,8 @@ def test_a_wrong_option_is_an_error_that_names_the_attack():
         build_attack(replace(SPEC, options={"stepps": 3}), seed=0)
 
 
-def setting(subject=None, **options):
-    return Setting(Subject(small_deq() if subject is None else subject), Linf(0.1), **options)
+def context(subject=None, **options):
+    return Context(Subject(small_deq() if subject is None else subject), Linf(0.1), **options)
 
 
 def test_a_user_s_suite_is_read_strictly(tmp_path):
@@ -84,7 +84,7 @@ def test_a_user_s_suite_is_read_strictly(tmp_path):
         "  - {name: long, attack: pgd, options: {steps: 50, step_size: 0.01}, eps: 8/255}\n"
         "  - {name: i2, attack: apgd, oracle: unrolled, oracle_options: {state: 2, values: deployed}}\n"
     )
-    suite = make_suite(file, setting())
+    suite = make_suite(file, context())
     assert suite.name == "mine"
     ready, long, i2 = suite.specs
     assert (ready.name, long.name, i2.name) == ("pgd-ready", "long", "i2")
@@ -112,11 +112,11 @@ def test_a_mistake_in_a_suite_is_named(tmp_path, text, message):
     file = tmp_path / "mine.yaml"
     file.write_text(text)
     with pytest.raises(ValueError, match=message):
-        make_suite(file, setting())
+        make_suite(file, context())
 
 
 def test_without_dynamics_the_grid_is_the_predictor_s_own_gradient_and_the_suite_says_so():
-    suite = make_suite("grid", setting(lambda x: x.flatten(1)))
+    suite = make_suite("grid", context(lambda x: x.flatten(1)))
     assert [(spec.name, spec.oracle) for spec in suite.specs] == [("pgd-direct", "direct")]
     assert any("no dynamics" in note for note in suite.notes)
 

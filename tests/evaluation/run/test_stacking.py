@@ -9,9 +9,9 @@ from torch import nn
 from robustdeq.defences import EarlyState
 from robustdeq.evaluation import evaluate
 from robustdeq.evaluation.run.stacking import attack_together, bundles
-from robustdeq.evaluation.suites import attacks as repertoire
-from robustdeq.evaluation.suites.context import Setting
+from robustdeq.evaluation.suites import attacks
 from robustdeq.evaluation.suites.subject import Subject
+from robustdeq.evaluation.suites.suite import Context
 from robustdeq.threat import Linf
 from tests.evaluation.conftest import UNROLLINGS
 from tests.evaluation.predictors import EPS, images, small_deq
@@ -22,10 +22,9 @@ def stacked(deployed, images, tmp_path):
     """The grid in batches of 40: four attacks on a shard of ten images."""
 
     def run(**options):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(repertoire, "UNROLLINGS", UNROLLINGS)
-            options = {"threat": Linf(EPS), "batch_size": 40, "shard_size": 10, "keep_images": True} | options
-            return evaluate(deployed, images, "grid", tmp_path / "store", **options)
+        sizes = {"batch_size": 40, "shard_size": 10, "unrollings": UNROLLINGS}
+        options = {"threat": Linf(EPS), "keep_images": True} | sizes | options
+        return evaluate(deployed, images, "grid", tmp_path / "store", **options)
 
     return run
 
@@ -74,7 +73,7 @@ def test_going_on_inside_a_bundle_gives_the_bytes_of_an_undisturbed_run(stacked)
 
 
 def test_bundles_depend_on_the_configuration_and_hold_only_what_can_share(deployed):
-    grid = repertoire.grid(Setting(Subject(deployed), Linf(EPS)))
+    grid = attacks.grid(Context(Subject(deployed), Linf(EPS)))
 
     def sizes(specs, predictor=deployed, **options):
         options = {"shard_size": 50, "batch_size": 900} | options
@@ -93,9 +92,9 @@ def test_bundles_depend_on_the_configuration_and_hold_only_what_can_share(deploy
 
 @pytest.mark.parametrize("batch_size", [50, 200, 449, 900])
 def test_bundles_stand_where_their_first_attack_does(deployed, batch_size):
-    setting = Setting(Subject(deployed), Linf(EPS))
-    specs = [repertoire.ready(setting), *repertoire.grid(setting), repertoire.autoattack(setting, with_grid=True)]
-    made = bundles(specs, setting.subject, shard_size=50, batch_size=batch_size)
+    context = Context(Subject(deployed), Linf(EPS))
+    specs = [attacks.ready(context), *attacks.grid(context), attacks.autoattack(context, with_grid=True)]
+    made = bundles(specs, context.subject, shard_size=50, batch_size=batch_size)
     firsts = [specs.index(bundle[0]) for bundle in made]
     assert firsts == sorted(firsts)
     assert sorted(specs.index(spec) for bundle in made for spec in bundle) == list(range(len(specs)))
@@ -113,7 +112,7 @@ def test_half_precision_starts_in_a_bundle_where_it_starts_alone(dtype):
     model = small_deq().float()
     model.encoder = nn.Sequential(model.encoder.to(dtype), Float())  # pixels of half precision, states of single
     subject = Subject(EarlyState(model, state=3))
-    specs = [repertoire.unrolled(Setting(subject, Linf(EPS)), 2, k, 0.5) for k in (1, 2)]
+    specs = [attacks.unrolled(Context(subject, Linf(EPS)), 2, k, 0.5) for k in (1, 2)]
     specs = [replace(spec, options={"steps": 1, "step_size": 1e-9}) for spec in specs]  # it stays at its start
     x, y = images(8)
     x, index = x.to(dtype), torch.arange(8)

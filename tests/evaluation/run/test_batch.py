@@ -5,7 +5,7 @@ import torch
 
 from robustdeq.attacks.task import fooled
 from robustdeq.defences import EarlyState, EntropyReduction
-from robustdeq.evaluation.run.scoring import MISSING, measure, score
+from robustdeq.evaluation.run.batch import NO_PREDICTION, measure, score
 from robustdeq.evaluation.suites.subject import Subject
 from tests.evaluation import predictors
 
@@ -40,5 +40,5 @@ def test_scores_call_broken_what_attacks_call_fooled():
     logits = torch.tensor([[2.0, -inf, 1.0], [inf, 0.0, 1.0], [2.0, nan, 1.0], [1.0, 2.0, -inf]])
     labels = torch.zeros(4, dtype=torch.int64)
     prediction = measure(logits, labels)["prediction"]
-    assert prediction.tolist() == [0, 0, MISSING, 1]
+    assert prediction.tolist() == [0, 0, NO_PREDICTION, 1]
     assert torch.equal(prediction != labels, fooled(logits, labels))

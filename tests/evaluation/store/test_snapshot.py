@@ -1,13 +1,15 @@
-"""A snapshot is the store it was taken of, read once."""
+"""A snapshot reads each file of a store once and gives the same rows."""
 
 import pytest
 from polars.testing import assert_frame_equal
 
+from robustdeq.evaluation import Store
 from robustdeq.evaluation.store.snapshot import Snapshot
+from tests.evaluation.manifests import manifest, record
 
 
 @pytest.mark.parametrize("room", [0, 3000, 2**30])
-def test_a_snapshot_gives_the_rows_of_its_store_whatever_room_there_is(grid_verdict, room):
+def test_a_snapshot_gives_the_rows_of_its_store_whatever_its_memory_limit(grid_verdict, room):
     store = grid_verdict.store
     taken = Snapshot(store.folder, room=room)
     names = store.attacks
@@ -21,7 +23,7 @@ def test_a_snapshot_gives_the_rows_of_its_store_whatever_room_there_is(grid_verd
 def test_a_snapshot_does_not_see_what_is_written_later(grid_verdict, tmp_path):
     store = grid_verdict.store
     (tmp_path / "attacks" / "a").mkdir(parents=True)
-    (tmp_path / "manifest.json").write_text('{"attacks": {"a": {}}}')
+    Store(tmp_path).write_manifest(manifest([record("a")]))
     taken = Snapshot(tmp_path)
     assert taken.rows("a").collect().is_empty()
     (tmp_path / "attacks" / "a" / "shard-0000.parquet").write_bytes(store.attack_path(store.attacks[0], 0).read_bytes())

@@ -1,4 +1,4 @@
-"""Going on in a store: what counts as the same predictor, what counts as done, and what is refused before it begins."""
+"""Resuming a store: what counts as the same predictor, what counts as done, and what is refused beforehand."""
 
 import errno
 import json
@@ -11,17 +11,16 @@ from torch import nn
 import robustdeq.evaluation.run.runner as runner_module
 from robustdeq.defences import EarlyState, EntropyReduction
 from robustdeq.evaluation import OtherStoreError, Store, evaluate
-from robustdeq.evaluation.run.resume import BATCH_SCHEMA, Begun
+from robustdeq.evaluation.run.resume import PartialItem
 from robustdeq.evaluation.store.attack_spec import AttackSpec
-from robustdeq.evaluation.suites import attacks as repertoire
+from robustdeq.evaluation.store.schema import PARTIAL_SCHEMA
 from robustdeq.evaluation.suites import read as suites
-from robustdeq.evaluation.suites import shipped as named
-from robustdeq.evaluation.suites import variants
-from robustdeq.evaluation.suites.context import Setting
+from robustdeq.evaluation.suites.attacks import unrolled
 from robustdeq.evaluation.suites.read import make_suite
-from robustdeq.evaluation.suites.shipped import entropy_variants
 from robustdeq.evaluation.suites.subject import Subject, describe
-from robustdeq.threat import L2, Linf
+from robustdeq.evaluation.suites.suite import Context, Suite
+from robustdeq.evaluation.suites.variants import entropy_reduced, entropy_variants
+from robustdeq.threat import Linf
 from tests.evaluation.predictors import EPS, images, plain_function, small_deq
 
 COUNT = 8
@@ -49,16 +48,15 @@ def own(tmp_path):
     return written
 
 
-def test_all_shards_face_the_strongest_oracle_that_the_manifest_names(run, tmp_path, monkeypatch):
-    def few(setting):
-        grid = [repertoire.unrolled(setting, i, 1, 1.0) for i in (1, 2)]
+def test_all_shards_use_the_strongest_oracle_that_the_manifest_names(run, tmp_path, monkeypatch):
+    def few(context):
+        grid = [unrolled(context, i, 1, 1.0) for i in (1, 2)]
         last = AttackSpec(name="last", attack="pgd", options={"steps": 1, "step_size": 0.02}, oracle="strongest",
-                          **setting.ball)  # fmt: skip
-        return named.Suite("few", [*grid, last])
+                          **context.ball)  # fmt: skip
+        return Suite("few", [*grid, last])
 
-    monkeypatch.setitem(named.SUITES, "few", few)
-    whole = run("store", "few").store
-    chosen = whole.manifest["attacks"]["last"]["resolved"]
+    whole = run("store", few).store
+    chosen = whole.manifest.attacks["last"].resolved
     rows = whole.attack_path("last", 1).read_bytes()
     whole.attack_path("last", 1).unlink()
 
@@ -66,16 +64,16 @@ def test_all_shards_face_the_strongest_oracle_that_the_manifest_names(run, tmp_p
         raise AssertionError("computed anew")
 
     monkeypatch.setattr(runner_module, "strongest", another)
-    again = run("store", "few").store
-    assert again.manifest["attacks"]["last"]["resolved"] == chosen
+    again = run("store", few).store
+    assert again.manifest.attacks["last"].resolved == chosen
     assert again.attack_path("last", 1).read_bytes() == rows
 
 
 @pytest.mark.parametrize(("metadata", "radius"), [({"eps": EPS}, EPS), ({}, 8 / 255)])
-def test_entropy_variants_defend_within_the_model_s_eps_under_any_threat(metadata, radius):
+def test_entropy_variants_defend_within_the_model_s_eps(metadata, radius):
     model = small_deq(2)
     model.metadata = metadata
-    variants = entropy_variants(Setting(Subject(model), L2(1.0)))
+    variants = entropy_variants(Subject(model))
     assert set(variants) == {"entropy-paper", "entropy-released"}
     for variant in variants.values():
         expected = EntropyReduction(model, variant=variant.variant, radius=radius, step_size=radius / 4)
@@ -96,7 +94,7 @@ def test_bounds_are_those_of_the_union_over_all_suites_in_the_store(run, own):
     assert {now.robust.high for now in seen} == {strong.union.value}
 
 
-def test_an_unfinished_suite_leaves_the_bounds_apart(run, own, tmp_path):
+def test_bounds_stay_apart_while_another_suite_is_unfinished(run, own, tmp_path):
     class Stop(Exception):
         pass
 
@@ -132,7 +130,7 @@ class Scaled(nn.Module):
         return self.t * x.flatten(1)[:, :10]
 
 
-def test_settings_of_any_child_are_part_of_the_predictor(run):
+def test_settings_of_child_modules_identify_the_predictor(run):
     run("store", predictor=nn.Sequential(nn.Identity(), nn.Sequential(Scaled(1))))
     with pytest.raises(OtherStoreError, match=r"model\.config\.1\.0\.t: 1 in the store, -1 asked for"):
         run("store", predictor=nn.Sequential(nn.Identity(), nn.Sequential(Scaled(-1))))
@@ -141,7 +139,7 @@ def test_settings_of_any_child_are_part_of_the_predictor(run):
     )
 
 
-def test_keeping_images_later_makes_them(run):
+def test_images_can_be_kept_by_a_later_run(run):
     first = run("store").store
     assert not first.has_images("pgd-ready")
     rows = [first.attack_path("pgd-ready", s).read_bytes() for s in range(2)]
@@ -184,7 +182,7 @@ def test_a_typo_is_found_before_anything_is_written_and_can_be_corrected(run, ow
     assert run("store", own("typo", text.format("options: {steps: 1}"))).complete
 
 
-def test_a_lost_timing_record_ends_nothing_and_swallows_no_other(tmp_path, monkeypatch):
+def test_a_truncated_timing_record_loses_no_other_and_a_full_disk_is_ignored(tmp_path, monkeypatch):
     store = Store(tmp_path)
     records = [{"attack": "a", "shard": k, "images": 4, "seconds": 1.0} for k in range(3)]
     store.log_time(0, records[0])
@@ -207,7 +205,7 @@ def test_a_store_without_images_says_which_option_keeps_them(run):
 
 
 @pytest.mark.parametrize("attack", [None, "pgd-ready"])
-def test_a_file_that_was_cut_off_is_named_and_made_anew_when_it_is_gone(run, attack):
+def test_a_truncated_file_is_named_and_recomputed_after_it_is_deleted(run, attack):
     store = run("quick").store
     path = store.clean_path(0) if attack is None else store.attack_path(attack, 0)
     whole = path.read_bytes()
@@ -220,7 +218,7 @@ def test_a_file_that_was_cut_off_is_named_and_made_anew_when_it_is_gone(run, att
 
 def test_included_suites_give_each_note_once(own):
     file = own("both", "include: [quick, autoattack]")
-    suite = make_suite(file, Setting(Subject(plain_function()), Linf(EPS)))
+    suite = make_suite(file, Context(Subject(plain_function()), Linf(EPS)))
     assert suite.notes == [suites.WITHOUT_DYNAMICS]
 
 
@@ -236,7 +234,7 @@ class Own(torch.nn.Module):
 
 
 @pytest.mark.parametrize("plain", [True, False])
-def test_a_predictor_whose_code_has_changed_is_known_by_its_answers(plain, tmp_path):
+def test_a_predictor_whose_code_has_changed_is_recognised_by_its_logits(plain, tmp_path):
     first, other = (Own(torch.tanh), Own(torch.negative))
     if plain:
         first, other = (lambda x: Own(torch.tanh)(x), lambda x: Own(torch.negative)(x))
@@ -248,7 +246,7 @@ def test_a_predictor_whose_code_has_changed_is_known_by_its_answers(plain, tmp_p
         evaluate(other, data, **again)
 
 
-def test_a_function_that_defends_now_is_not_the_one_that_did_not(tmp_path):
+def test_a_function_that_gained_a_defence_is_refused(tmp_path):
     model = small_deq()
     defended = EntropyReduction(model, radius=EPS, step_size=EPS / 4)
     again = {"suite": "quick", "out": tmp_path / "store", "threat": Linf(EPS)}
@@ -257,7 +255,7 @@ def test_a_function_that_defends_now_is_not_the_one_that_did_not(tmp_path):
         evaluate(lambda x: defended(x), images(4), **again)
 
 
-def test_a_predictor_that_fails_is_told_in_one_line(tmp_path):
+def test_a_predictor_that_fails_is_reported_in_one_line(tmp_path):
     def failing(x):
         raise KeyError("weights")
 
@@ -265,17 +263,17 @@ def test_a_predictor_that_fails_is_told_in_one_line(tmp_path):
         evaluate(failing, images(4), "quick", tmp_path, threat=Linf(EPS))
 
 
-def test_a_store_from_before_answers_were_kept_goes_on(tmp_path):
+def test_a_store_without_stored_logits_resumes_and_gains_them(tmp_path):
     data, again = images(4), {"suite": "quick", "out": tmp_path / "store", "threat": Linf(EPS)}
     evaluate(small_deq(), data, **again)
-    store = Store(tmp_path / "store")
-    kept = store.manifest["answers"]
-    store.write_manifest({k: v for k, v in store.manifest.items() if k != "answers"})
+    kept = Store(tmp_path / "store").manifest.answers
+    path = tmp_path / "store" / "manifest.json"
+    path.write_text(json.dumps({k: v for k, v in json.loads(path.read_text()).items() if k != "answers"}))
     evaluate(small_deq(), data, **again)
-    assert Store(tmp_path / "store").manifest["answers"] == kept
+    assert Store(tmp_path / "store").manifest.answers == kept
 
 
-def test_a_random_predictor_is_not_asked_for_the_same_answers(tmp_path):
+def test_a_random_predictor_has_no_stored_logits(tmp_path):
     noise = torch.Generator().manual_seed(0)
     model = small_deq()
 
@@ -285,10 +283,10 @@ def test_a_random_predictor_is_not_asked_for_the_same_answers(tmp_path):
     again = {"suite": "quick", "out": tmp_path / "store", "threat": Linf(EPS)}
     for _ in range(2):
         verdict = evaluate(noisy, images(4), **again)
-    assert verdict.store.manifest["answers"] is None
+    assert verdict.store.manifest.answers is None
 
 
-def test_a_refusal_does_not_drown_in_what_follows_from_it(tmp_path):
+def test_a_refusal_shows_the_first_differences_only(tmp_path):
     data, again = images(2), {"suite": "grid", "out": tmp_path / "store", "budget": 0.0}
     model = EarlyState(small_deq(), state=3)
     evaluate(model, data, threat=Linf(0.1), **again)
@@ -303,7 +301,7 @@ def test_a_refusal_does_not_drown_in_what_follows_from_it(tmp_path):
 def test_an_eps_of_the_checkpoint_may_be_a_fraction(eps):
     model = small_deq()
     model.metadata = {"eps": eps}
-    defended = variants.entropy_reduced(Subject(model))
+    defended = entropy_reduced(Subject(model))
     assert (defended.descent.radius, defended.descent.step_size) == (8 / 255, 2 / 255)
 
 
@@ -317,14 +315,14 @@ def test_a_store_whose_name_is_a_pattern_reads_its_own_files_only(name, run):
     assert found.attacks == wanted.attacks
 
 
-def test_batches_under_way_are_read_from_a_store_whose_name_is_a_pattern(tmp_path):
+def test_partial_items_are_read_from_a_store_whose_name_is_a_pattern(tmp_path):
     for folder in ("seed0", "seed[01]"):
-        begun = Begun(Store(tmp_path / folder), "pgd", 0, 2, False)
+        partial = PartialItem(Store(tmp_path / folder), "pgd", 0, keep_images=False)
         prediction = 1 if folder == "seed0" else 2
         rows = pl.DataFrame({"image": [0, 1], "prediction": [prediction] * 2})
-        missing = {name: kind for name, kind in BATCH_SCHEMA.items() if name not in rows.columns}
+        missing = {name: kind for name, kind in PARTIAL_SCHEMA.items() if name not in rows.columns}
         rows = rows.with_columns(pl.lit(None, dtype=kind).alias(name) for name, kind in missing.items())
-        begun.write(0, rows, torch.arange(2), torch.empty(0))
-    found = begun.read(0, torch.arange(2))
+        partial.write(rows, torch.arange(2), torch.empty(0))
+    found = partial.read(torch.arange(2), 2)
     assert found is not None
     assert found[0]["prediction"].to_list() == [2, 2]
