@@ -1,16 +1,16 @@
-"""Figures as SVG that takes the page's colour, the same bytes for the same numbers."""
+"""Drawing figures as SVG: text takes the page's colour, and the same numbers give the same bytes."""
 
 from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from html import escape
 from typing import Any
 
 INK = "#010203"
-"""Stands for the page's own text colour, and is replaced by it."""
+"""Placeholder that is replaced by the page's text colour."""
 COLOURS = ("#2f7fc1", "#d9730d", "#2a9d6f", "#c2486b", "#7c5cc4", "#8a8a1f", "#1f8a94", "#9c6b4a")
 """Readable on white and on black."""
 STYLE: dict[str, Any] = {
@@ -32,11 +32,13 @@ GAP = 0.75
 """Inches between panels."""
 TITLE = 0.22
 """Inches for the titles of panels."""
+HEIGHT = 2.8
+"""Inches of a figure without the legend above its lines."""
 
 
 @dataclass(frozen=True)
 class Figure:
-    """An inline SVG, and in words what it shows."""
+    """An inline SVG, with a description in words."""
 
     name: str
     title: str
@@ -44,7 +46,7 @@ class Figure:
     svg: str
     where: str = ""
     wide: bool = False
-    """Panels side by side, which a phone scrolls in their own box."""
+    """Whether panels stand side by side, which a phone scrolls in a box of their own."""
 
 
 def draw(
@@ -58,8 +60,8 @@ def draw(
     height: float = 3.2,
     where: str = "",
 ) -> Figure:
-    """A figure of side-by-side panels; `paint` gets their axes, one by one."""
-    import matplotlib as mpl  # slow to import, and every command would wait for it
+    """Draw panels side by side; `paint` is called with the axes of each panel as an argument."""
+    import matplotlib as mpl  # slow to import: only commands that draw wait for it
     from cycler import cycler
     from matplotlib.figure import Figure as Canvas
 
@@ -68,7 +70,7 @@ def draw(
         canvas = Canvas(figsize=(width, height))
         axes = [canvas.add_subplot(1, panels, k + 1) for k in range(panels)]
         paint(*axes)
-        # fixed margins: a layout engine measures every text of the figure, which doubles the time of drawing it
+        # fixed margins: a layout engine measures every text, which doubles the drawing time
         left, right, bottom, top = MARGINS
         top += TITLE if any(panel.get_title() for panel in axes) else 0
         room = (width - left - right - (panels - 1) * GAP) / panels
@@ -85,7 +87,7 @@ def draw(
 
 
 def _clean(svg: str, title: str, alt: str) -> str:
-    """One element without prologue and unused ids, coloured by the page, with its words inside."""
+    """One SVG element in the page's colour, with title and description, without prologue and unused ids."""
     svg = svg[svg.index("<svg") :].strip()
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.S)
     svg = re.sub(r'(<g) id="[^"]*"', r"\1", svg)
@@ -97,3 +99,29 @@ def _clean(svg: str, title: str, alt: str) -> str:
         r"(<svg [^>]*)>", rf'\1 role="img" aria-label="{escape(alt)}">' + words.replace("\\", r"\\"), svg, count=1
     )
     return re.sub(r"[ \t]+\n", "\n", svg) + "\n"
+
+
+def line_style(line: int) -> str:
+    """Solid, and dashed once the colours repeat."""
+    return "-" if line < len(COLOURS) else "--"
+
+
+def legend_above(axes: Any, names: Collection[str]) -> None:
+    """Put the legend above the lines, into `legend_room` by which the figure is higher, so that it covers no point."""
+    low, high = axes.get_ylim()
+    axes.set_ylim(low, high + (high - low) * legend_room(names) / (HEIGHT - MARGINS[2] - MARGINS[3]))
+    axes.legend(fontsize=8, loc="upper left", ncol=_legend_columns(names))
+
+
+def legend_room(names: Collection[str]) -> float:
+    """Height of the legend in inches."""
+    return 0.1 + 0.17 * -(-len(names) // _legend_columns(names))
+
+
+def _legend_columns(names: Collection[str]) -> int:
+    return 2 if max(map(len, names)) <= 24 else 1
+
+
+def slug(name: str) -> str:
+    """A name as part of a file name."""
+    return "".join(c if c.isalnum() or c in "-+." else "-" for c in name)
