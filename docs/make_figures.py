@@ -12,7 +12,7 @@ from torch import Tensor
 import robustdeq as rd
 from robustdeq.attacks import PGD
 from robustdeq.attacks.oracles import UnrolledState
-from robustdeq.report.drawing import Figure, draw
+from robustdeq.report.figures.drawing import Figure, draw
 from robustdeq.threat import Linf
 
 HERE = Path(__file__).parent

@@ -1,8 +1,8 @@
-"""AutoAttack on a defended model beside AutoAttack on the undefended one, on the images that both were tried on.
+"""Compares AutoAttack on a defended model with AutoAttack on the undefended one, on the images of both stores.
 
     python results/aa_of_the_defended.py trades trades-random
 
-Each is attacked by its own AutoAttack. The two stores hold different numbers of images, which the report does not pair.
+Each model is attacked by its own AutoAttack. The stores hold different numbers of images, which the report cannot pair.
 """
 
 from __future__ import annotations

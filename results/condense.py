@@ -2,17 +2,18 @@
 
     python results/condense.py runs/results/trades-random results/stores/trades-random
 
-Every prediction of every image, attack, predictor and state stays, so that all accuracies can be computed again.
-Entropy stays, to three digits; under the grid, apart from its strongest attack on each predictor, only that of the
-deployed state. An audit's verdict stays. Margin and loss are null, adversarial images and times left out.
+The copy keeps every prediction of every image, attack, predictor and state, so that all accuracies can be computed.
+It keeps entropy to three digits; under the grid, apart from its strongest attack on each predictor, only at the
+deployed state. It keeps the audit's verdict. Margin and loss are null; adversarial images and times are left out.
 
-The copy, copied back, can be evaluated further. While the grid is incomplete no attack of it is the strongest, and what
-a copy lacks then stays lacking.
+A copy can be resumed. Condense a store only when its grid is complete: before that no attack is known as the strongest,
+and the copy lacks entropies that are not computed again.
 """
 
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 import polars as pl
 
@@ -27,20 +28,20 @@ NOTE = (
 
 
 def condense(source: Store, target: Store) -> None:
-    """Write the copy."""
+    """Write the condensed copy of the source into the target."""
     for shard in source.shards(None):
         target.write_clean(shard, _lighter(source.shard_rows(None, shard), all_states=True))
     manifest = source.manifest
     light = set(metrics.grid_attacks(source))
     if light and all(source.complete(attack) for attack in light):
-        light -= {metrics.strongest(source, predictor=name).attack for name in manifest["predictors"]}
+        light -= {metrics.strongest(source, predictor=name).attack for name in manifest.predictors}
     for attack in source.attacks:
         for shard in source.shards(attack):
             rows = _lighter(source.shard_rows(attack, shard), all_states=attack not in light)
             target.write_attack(attack, shard, rows)
     if (source.folder / AUDIT).exists():
         write_atomically(target.folder / AUDIT, (source.folder / AUDIT).read_bytes())
-    target.write_manifest({**manifest, "notes": list(dict.fromkeys([*manifest["notes"], NOTE]))})
+    target.write_manifest(replace(manifest, notes=list(dict.fromkeys([*manifest.notes, NOTE]))))
 
 
 def _lighter(rows: pl.LazyFrame, *, all_states: bool) -> pl.DataFrame:

@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from robustdeq.attacks import APGD, Direct
-from robustdeq.attacks.apgd import likeliest_wrong
-from robustdeq.attacks.ascent import checkpoints
+from robustdeq.attacks.apgd import checkpoints, likeliest_wrong
 from robustdeq.threat import L2, Linf, cross_entropy, margin
 
 from .oracles import Recorded

@@ -29,7 +29,7 @@ def single_run(model, threat, loss, x, y, start, steps):
 
 
 @pytest.mark.parametrize("loss", ["ce", "dlr"])
-@pytest.mark.parametrize(("steps", "count"), [(100, 60), (33, 200)])
+@pytest.mark.parametrize(("steps", "count"), [(100, 30), (33, 60)])
 def test_iterates_in_linf_are_bitwise_the_reference_s(loss, steps, count):
     model, x, y = digits()
     x, y, threat = x[:count], y[:count], Linf(0.1)
@@ -45,7 +45,7 @@ def test_iterates_in_linf_are_bitwise_the_reference_s(loss, steps, count):
 def test_iterates_in_l2_are_the_reference_s_up_to_rounding(loss):
     """It normalises in another order, and rounding can decide whether an objective has grown."""
     model, x, y = digits()
-    threat = L2(0.6)
+    x, y, threat = x[:60], y[:60], L2(0.6)
     start = threat.random_start(x, torch.Generator().manual_seed(1))
     correct, expected = single_run(model, threat, loss, x, y, start, 33)
     result = APGD(threat, loss=loss, n_iter=33)(Direct(model), x, y, start=start)
@@ -62,7 +62,7 @@ def start_of(threat, x):
 
 @pytest.mark.parametrize(
     ("loss", "steps", "outside"),
-    [("ce", 100, APGDAttack), ("dlr", 100, APGDAttack), ("dlr_targeted", 20, APGDAttack_targeted)],
+    [("ce", 30, APGDAttack), ("dlr", 30, APGDAttack), ("dlr_targeted", 8, APGDAttack_targeted)],
 )
 def test_robust_accuracy_on_200_images_is_the_reference_s(loss, steps, outside):
     """As it is, with its own loop over targets and survivors."""

@@ -1,6 +1,7 @@
 """What the base class guarantees, for every attack."""
 
 import dataclasses
+from functools import cache
 
 import pytest
 import torch
@@ -24,7 +25,18 @@ def x():
 
 @pytest.fixture
 def y(model, x):
-    """The predicted classes, but for image 1."""
+    return labels(model, x)
+
+
+@cache
+def usual(attack, every_image=True, index=None):
+    """The result on the images, labels and model of the fixtures, computed once for all tests that compare with it."""
+    model, x = RowByRow().eval(), images(4)
+    return attack(Direct(model), x, labels(model, x), every_image=every_image, index=index)
+
+
+def labels(model, x):
+    """The predicted classes, except for image 1, which is misclassified."""
     y = predictions(model, x)
     y[1] = (y[1] + 1) % 5
     return y
@@ -36,8 +48,8 @@ def same(result, expected):
 
 @every_attack
 @pytest.mark.parametrize("every_image", [True, False])
-def test_images_lie_in_the_ball_and_success_is_the_deployed_predictor_s(attack, model, x, y, every_image):
-    result = attack(Direct(model), x, y, every_image=every_image)
+def test_images_lie_in_the_ball_and_the_deployed_predictor_judges_success(attack, model, x, y, every_image):
+    result = usual(attack, every_image)
     assert attack.threat.contains(result.images, x).all()
     assert (result.images >= 0).all()
     assert (result.images <= 1).all()
@@ -50,10 +62,10 @@ def test_images_lie_in_the_ball_and_success_is_the_deployed_predictor_s(attack, 
 
 
 @every_attack
-def test_who_watches_is_told_every_pass_and_changes_nothing(attack, model, x, y):
+def test_a_progress_callback_is_called_at_every_pass_and_changes_nothing(attack, model, x, y):
     told = []
     result = attack(Direct(model), x, y, watch=lambda queries: told.append(queries.clone()))
-    assert same(result, attack(Direct(model), x, y))
+    assert same(result, usual(attack))
     assert torch.equal(told[-1], result.queries)
     steps = torch.diff(torch.stack([torch.zeros_like(told[0]), *told]), dim=0)
     assert ((steps == 0) | (steps == 1)).all()
@@ -61,8 +73,8 @@ def test_who_watches_is_told_every_pass_and_changes_nothing(attack, model, x, y)
 
 
 @every_attack
-def test_misclassified_images_are_left_alone_if_asked(attack, model, x, y):
-    result = attack(Direct(model), x, y, every_image=False)
+def test_misclassified_images_are_left_alone_without_every_image(attack, x):
+    result = usual(attack, False)
     assert torch.equal(result.images[1], x[1])
     assert result.success[1]
     assert result.queries[1] == 1
@@ -70,9 +82,9 @@ def test_misclassified_images_are_left_alone_if_asked(attack, model, x, y):
 
 
 @every_attack
-@pytest.mark.parametrize(("index", "every_image"), [(None, True), ([7, 3, 11, 0], False)])
-def test_batch_mates_do_not_matter(attack, model, x, y, index, every_image):
-    whole = attack(Direct(model), x, y, index=index, every_image=every_image)
+@pytest.mark.parametrize(("index", "every_image"), [(None, True), ((7, 3, 11, 0), False)])
+def test_an_image_s_result_does_not_depend_on_its_batch(attack, model, x, y, index, every_image):
+    whole = usual(attack, every_image, index)
     for rows in ([2, 0, 3, 1], [3]):
         keys = index and [index[row] for row in rows]
         part = attack(Direct(model), x[rows], y[rows], index=keys, every_image=every_image)
@@ -82,19 +94,18 @@ def test_batch_mates_do_not_matter(attack, model, x, y, index, every_image):
 
 
 @every_attack
-def test_a_seed_gives_the_same_attack_again_and_global_randomness_plays_no_part(attack, model, x, y):
-    first = attack(Direct(model), x, y)
+def test_a_seed_gives_the_same_attack_again_whatever_the_global_random_state(attack, model, x, y):
     torch.manual_seed(123)
     state = torch.get_rng_state()
     again = attack(Direct(model), x, y)
-    assert same(again, first)
+    assert same(again, usual(attack))
     assert torch.equal(torch.get_rng_state(), state)
 
 
 @every_attack
 def test_another_seed_or_index_gives_another_attack_unless_nothing_is_random(attack, model, x, y):
     random = getattr(attack, "random_start", attack.name != "FAB-T")
-    first = attack(Direct(model), x, y, index=range(4)).images
+    first = usual(attack, True, range(4)).images
     reseeded = dataclasses.replace(attack, seed=1)(Direct(model), x, y, index=range(4)).images
     moved = attack(Direct(model), x, y, index=range(1, 5)).images
     assert torch.equal(first, reseeded) == (not random)
@@ -102,7 +113,7 @@ def test_another_seed_or_index_gives_another_attack_unless_nothing_is_random(att
 
 
 @every_kind
-def test_model_is_left_as_it_was_found(attack, x, y):
+def test_the_model_is_left_as_it_was_found(attack, x, y):
     model = RowByRow().train()
     model.dropout.eval()  # modes need not be uniform
     model.bias.requires_grad_(False)
@@ -125,27 +136,25 @@ def test_parameters_of_a_plain_callable_get_no_gradients(attack, model, x, y):
 
 @every_kind
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
-def test_grad_mode_of_the_caller_does_not_matter(attack, model, x, y, mode):
-    expected = attack(Direct(model), x, y)
+def test_the_caller_s_grad_mode_does_not_matter(attack, model, x, y, mode):
     with mode():
         result = attack(Direct(model), x.clone(), y.clone())
         assert not torch.is_grad_enabled()
-    assert same(result, expected)
+    assert same(result, usual(attack))
     assert not result.images.requires_grad
     assert not result.logits.requires_grad
 
 
 @every_kind
 def test_images_that_require_gradients_are_not_touched(attack, model, x, y):
-    expected = attack(Direct(model), x, y)
     variable = x.clone().requires_grad_()
-    assert same(attack(Direct(model), variable, y), expected)
+    assert same(attack(Direct(model), variable, y), usual(attack))
     assert variable.grad is None
     assert torch.equal(variable, x)
 
 
 @every_kind
-def test_a_model_that_raises_is_put_back(attack, model, x, y):
+def test_a_model_that_raises_is_restored_too(attack, model, x, y):
     def second_call_fails(module, inputs):
         calls.append(inputs)
         if len(calls) == 2:
@@ -187,8 +196,8 @@ def test_nan_logits_stay_in_their_row_and_count_as_success(attack, model, x, y, 
 
 @every_attack
 @pytest.mark.parametrize("every_image", [True, False])
-def test_a_nan_image_stays_itself_counts_as_fooled_and_disturbs_nobody(attack, model, x, y, every_image):
-    expected = attack(Direct(model), x, y, every_image=every_image, index=range(4))
+def test_a_nan_image_stays_itself_counts_as_fooled_and_changes_no_other_image(attack, model, x, y, every_image):
+    expected = usual(attack, every_image, range(4))
     x[3, 0, 1, 1] = torch.nan
     result = attack(Direct(model), x, y, every_image=every_image, index=range(4))
     others = torch.arange(4) != 3
@@ -221,11 +230,11 @@ def test_nan_gradients_move_no_image_outside_and_make_no_nan_pixels(attack, mode
 
 
 @every_start
-def test_a_start_on_the_ball_is_taken_and_one_outside_refused(attack, model, x, y):
+def test_a_start_in_the_ball_is_used_and_one_outside_is_refused(attack, model, x, y):
     start = attack.threat.random_start(x, torch.Generator().manual_seed(5))
     given = attack(Direct(model), x, y, start=start)
     assert same(attack(Direct(model), x, y, start=start), given)
-    assert not torch.equal(given.images, attack(Direct(model), x, y).images)
+    assert not torch.equal(given.images, usual(attack).images)
     start[2, 0, 0, 0] = (start[2, 0, 0, 0] + 0.5) % 1 if attack.threat.eps < 0.3 else 7.0
     with pytest.raises(ValueError, match=r"start must lie inside .*; image 2 is at distance"):
         attack(Direct(model), x, y, start=start)

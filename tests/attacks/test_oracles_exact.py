@@ -62,8 +62,7 @@ def victim(name, count=2):
     return (cell(), interior(count, 1, 4, 4)) if name == "cell" else (mdeq(), interior(count, 3, 8, 8))
 
 
-@pytest.mark.parametrize("state", [8, 3, None])
-@pytest.mark.parametrize("name", ["cell", "mdeq"])
+@pytest.mark.parametrize(("name", "state"), [("cell", 8), ("cell", 3), ("cell", None), ("mdeq", 8), ("mdeq", None)])
 def test_undefended_it_is_the_gradient_of_the_deployed_margin(name, state):
     model, x = victim(name)
     predictor = model if state is None else rd.EarlyState(model, state=state)
@@ -79,9 +78,17 @@ def test_the_estimators_are_not_exact_so_the_comparison_can_tell():
             assert_exact(oracle, predictor, x)
 
 
-@pytest.mark.parametrize("readout", [8, 5, None])
-@pytest.mark.parametrize("name", ["cell", "mdeq"])
-@pytest.mark.parametrize("radius", [0.3, 4 / 255], ids=["free", "held back"])
+FREE, HELD_BACK = 0.3, 4 / 255
+"""Radii of the defence: beyond all its steps, and smaller than one of them."""
+CELLS = [(variant, "cell", readout) for variant in ("paper", "released") for readout in (8, 5, None)]
+"""The readouts, on the cheap model; an MDEQ joins with one of them for each variant."""
+
+
+@pytest.mark.parametrize(
+    ("radius", "name", "readout"),
+    [(radius, "cell", readout) for radius in (FREE, HELD_BACK) for readout in (8, 5, None)]
+    + [(FREE, "mdeq", 8), (HELD_BACK, "mdeq", None)],
+)
 def test_along_gradient_steps_it_is_exact_through_the_defence(name, readout, radius):
     model, x = victim(name)
     predictor = rd.EntropyReduction(model, every=2, steps=2, step_size=0.1, radius=radius)
@@ -120,9 +127,7 @@ class Scales:
         return replayed
 
 
-@pytest.mark.parametrize("variant", ["paper", "released"])
-@pytest.mark.parametrize("readout", [8, 5, None])
-@pytest.mark.parametrize("name", ["cell", "mdeq"])
+@pytest.mark.parametrize(("variant", "name", "readout"), [*CELLS, ("paper", "mdeq", 8), ("released", "mdeq", None)])
 def test_through_smoothed_signs_it_is_the_gradient_of_its_surrogate(name, readout, variant, monkeypatch):
     model, x = victim(name, 1)
     predictor = rd.EntropyReduction(model, every=2, steps=2, variant=variant, direction="sign")

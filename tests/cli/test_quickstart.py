@@ -18,7 +18,7 @@ from robustdeq.cli import progress, quickstart
 from robustdeq.cli.main import build_parser, main
 from robustdeq.recipes import load_recipe
 from robustdeq.report import find_sources, make_tables
-from robustdeq.report.table import Cell
+from robustdeq.report.tables.table import Cell
 from robustdeq.training.logs import read_log
 
 

@@ -1,7 +1,6 @@
 import pytest
 
 from robustdeq.evaluation import evaluate
-from robustdeq.evaluation.suites import attacks as repertoire
 from robustdeq.threat import Linf
 from tests.evaluation import predictors
 
@@ -27,8 +26,5 @@ def images():
 def grid_verdict(deployed, images, tmp_path_factory):
     """The grid on a small DEQ with fewer unrollings: 12 attacks, 16 images in two shards."""
     out = tmp_path_factory.mktemp("grid") / "store"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(repertoire, "UNROLLINGS", UNROLLINGS)
-        return evaluate(
-            deployed, images, "grid", out, threat=Linf(predictors.EPS), batch_size=5, shard_size=10, keep_images=True
-        )
+    options = {"threat": Linf(predictors.EPS), "unrollings": UNROLLINGS, "keep_images": True}
+    return evaluate(deployed, images, "grid", out, batch_size=5, shard_size=10, **options)

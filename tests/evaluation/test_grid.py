@@ -16,7 +16,7 @@ def store(grid_verdict):
     return grid_verdict.store
 
 
-def test_union_paper_minimum_and_every_attack_stand_in_order(grid_verdict):
+def test_union_is_at_most_the_paper_minimum_which_is_the_lowest_attack(grid_verdict):
     assert grid_verdict.complete
     assert len(grid_verdict.attacks) == 12
     assert grid_verdict.minimum.value == min(share.value for share in grid_verdict.attacks.values())
@@ -26,13 +26,12 @@ def test_union_paper_minimum_and_every_attack_stand_in_order(grid_verdict):
 
 
 @pytest.mark.parametrize("name", ["pgd-i1-K1-l1", "pgd-i3-K5-l0.5"])
-def test_an_attack_of_the_grid_is_what_one_gets_by_hand(store, deployed, images, name):
+def test_an_attack_of_the_grid_equals_pgd_run_by_hand(store, deployed, images, name):
     x, y = images
-    config = store.manifest["attacks"][name]
-    options = config["oracle_options"]
+    spec = store.manifest.attacks[name].spec
+    options = spec.oracle_options
     oracle = UnrolledState(deployed, state=options["state"], steps=options["steps"], damping=options["damping"])
-    seed = next(spec for spec in _specs(deployed) if spec.name == name).seed(0)
-    result = PGD(Linf(EPS), steps=10, step_size=EPS / 4, seed=seed)(oracle, x, y, index=range(len(x)))
+    result = PGD(Linf(EPS), steps=10, step_size=EPS / 4, seed=spec.seed(0))(oracle, x, y, index=range(len(x)))
     rows = store.rows(name).filter(pl.col("deployed")).sort("image").collect()
     assert rows["prediction"].to_list() == result.logits.argmax(1).tolist()
     assert rows["success"].to_list() == result.success.tolist()
@@ -43,15 +42,7 @@ def test_an_attack_of_the_grid_is_what_one_gets_by_hand(store, deployed, images,
         torch.testing.assert_close(pixels, result.images[part], rtol=0, atol=1e-12)
 
 
-def _specs(predictor):
-    from robustdeq.evaluation.suites.attacks import grid
-    from robustdeq.evaluation.suites.context import Setting
-    from robustdeq.evaluation.suites.subject import Subject
-
-    return grid(Setting(Subject(predictor), Linf(EPS)))
-
-
-def test_every_state_is_scored_as_the_trajectory_and_the_model_say(store, deployed, model, images):
+def test_scores_of_every_state_equal_the_trajectory_and_the_model(store, deployed, model, images):
     x, y = images
     trajectory = deployed.trajectory(x)
     rows = store.clean().collect()
@@ -80,12 +71,6 @@ def test_clean_predictions_stand_beside_the_attacked_ones(store):
     assert len(joined) == 16 * 4
     assert (joined["clean_prediction"] == joined["prediction_clean"]).all()
     assert (joined["clean_prediction"] != joined["prediction"]).any()
-
-
-def test_the_smallest_subset_reproduces_the_union(store):
-    subset = metrics.smallest_subset(store)
-    assert subset.union == metrics.union_accuracy(store, subset.attacks) == metrics.union_accuracy(store)
-    assert 1 <= len(subset.attacks) <= subset.of == 12
 
 
 def test_the_strongest_of_each_state_is_the_minimum_of_its_row(store):

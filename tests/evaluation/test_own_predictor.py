@@ -15,9 +15,9 @@ from robustdeq.cli.main import main
 from robustdeq.evaluation import Store, evaluate
 from robustdeq.evaluation.analysis import metrics
 from robustdeq.evaluation.evaluate import load_images as checked_load_images
-from robustdeq.evaluation.suites.context import Setting
 from robustdeq.evaluation.suites.read import read_suite
 from robustdeq.evaluation.suites.subject import Subject
+from robustdeq.evaluation.suites.suite import Context
 from robustdeq.threat import Linf
 from tests.evaluation.predictors import EPS, images, plain_function, small_deq
 
@@ -80,7 +80,7 @@ def test_every_suite_on_the_command_line(tmp_path, suite, function, capsys):
         resolved = json.loads((tmp_path / "manifest.json").read_text())["attacks"]["aa-strongest"]["resolved"]
         assert resolved["attack_of_grid"] == metrics.strongest(store).attack
         assert store.rows("pgd-ready").filter(pl.col("deviation").is_not_null()).collect().height == 3 * 3 * 2
-        assert set(store.manifest["predictors"]) == {"deployed", "entropy-paper"}
+        assert set(store.manifest.predictors) == {"deployed", "entropy-paper"}
     if suite == "settings":
         assert metrics.by_setting(store).select("every", "steps").rows() == [
             (2, 10), *((t, r) for t, r in product((1, 2), (1, 5, 10, 20)) if (t, r) != (2, 10))
@@ -109,7 +109,7 @@ def test_pgd_of_an_own_suite_takes_steps_of_a_quarter_of_its_eps(tmp_path):
         "attacks: [{name: usual, attack: pgd}, {name: small, attack: pgd, eps: 4/255},"
         " {name: own, attack: pgd, options: {steps: 3, step_size: 1/255}}, {name: other, attack: apgd}]"
     )
-    specs = {spec.name: spec for spec in read_suite(file, Setting(Subject(small_deq()), Linf(0.2))).specs}
+    specs = {spec.name: spec for spec in read_suite(file, Context(Subject(small_deq()), Linf(0.2))).specs}
     assert specs["usual"].options == {"steps": 10, "step_size": 0.2 / 4}
     assert specs["small"].options == {"steps": 10, "step_size": 1 / 255}
     assert specs["own"].options == {"steps": 3, "step_size": 1 / 255}

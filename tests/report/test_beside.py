@@ -14,8 +14,6 @@ from tests.report.results import attack, grid_attack, grid_of, make_store, two_a
 
 MAIN = (("entropy-paper", "paper"), ("entropy-released", "released"))
 SETTINGS = (*MAIN, ("entropy-paper-T1-R1", "paper", 1, 1))
-RESNET_TINY = {"widths": [24, 48, 96]}
-TINY = {"channels": [16, 32, 64]}
 
 
 def records(folder, name):
@@ -146,7 +144,11 @@ def test_what_is_suggested_fits_the_predictors_of_the_store(undefended):
 
 
 def test_recipes_that_are_suggested_exist_and_are_trained_only_if_their_weights_are_not_shipped(tmp_path):
-    for name, changes in (("digits", {}), ("tiny", {"data": "cifar10", "model": TINY}), ("large", {"data": "cifar10"})):
+    for name, changes in (
+        ("digits", {}),
+        ("tiny", {"data": "cifar10", "model": "mdeq-tiny"}),
+        ("large", {"data": "cifar10"}),
+    ):
         two_attacks(tmp_path / name, objective=None, **changes)
         found = [m for m in missing_experiments(find_sources([tmp_path / name])) if m.item == "Table 1"]
         words = [m.command.split(" ") for m in found if not m.what.startswith(name)]  # not those for its own model
@@ -176,14 +178,14 @@ def six(tmp_path_factory):
         | attack("aa-ready", "autoattack", attack="autoattack", options={})
     )
     names = list(specs)
-    common = {"wrong": 1, "specs": specs, "model": TINY, "also": MAIN[:1]}
+    common = {"wrong": 1, "specs": specs, "model": "mdeq-tiny", "also": MAIN[:1]}
     make_store(folder / "base", dict(zip(names, ([1, 2, 3], [4, 5], [1, 2, 3, 4]), strict=True)), saves=[1], **common)
     outcomes = dict(zip(names, ([1, 2], [3], [1, 2]), strict=True))
     make_store(folder / "rand", outcomes, saves=[1, 2], states="random", **common)
     direct = attack("pgd-direct", "ready") | attack("aa", "autoattack", attack="autoattack", options={})
-    resnet = {"specs": direct, "model": RESNET_TINY, "dynamic": False}
+    resnet = {"specs": direct, "model": "resnet-tiny", "dynamic": False}
     make_store(folder / "resnet", {"pgd-direct": [1, 2, 3, 4], "aa": [5]}, wrong=2, **resnet)
-    make_store(folder / "other", outcomes, **common | {"model": {"channels": [16, 32]}})  # of another size
+    make_store(folder / "other", outcomes, **common | {"model": "mdeq-nano"})  # of another size
     return folder
 
 
@@ -212,7 +214,7 @@ def test_differences_answer_the_paper_s_questions_where_nothing_else_differs(six
 
 def test_no_union_is_compared_where_one_side_alone_faced_autoattack(six, tmp_path):
     shutil.copytree(six / "rand", tmp_path / "rand")
-    direct = {"specs": attack("pgd-direct", "ready"), "model": RESNET_TINY, "dynamic": False}
+    direct = {"specs": attack("pgd-direct", "ready"), "model": "resnet-tiny", "dynamic": False}
     make_store(tmp_path / "resnet", {"pgd-direct": [1, 2, 3, 4]}, wrong=2, **direct)
     rows = [r for r in records(tmp_path, "differences") if r["without"].startswith("resnet")]
     assert len(rows) == 2  # beside the model and its defence, which was shown the images of AutoAttack

@@ -11,7 +11,7 @@ from robustdeq.report import find_sources, write_report
 from robustdeq.report.missing import missing_experiments
 from tests.data.official import FOLDER, fake_files, write_folder
 from tests.evaluation.predictors import images, small_deq
-from tests.report.results import two_attacks
+from tests.report.results import change, two_attacks
 
 
 def commands(folder, which=""):
@@ -75,7 +75,7 @@ def test_a_store_made_in_python_is_gone_on_with_in_python(tmp_path):
 def test_a_budget_is_printed_to_the_last_digit_and_with_its_norm(tmp_path):
     store = two_attacks(tmp_path / "s", eps=0.123456789)
     assert not [words for words in commands(tmp_path, "runs/some/best") if "--eps" in words]
-    store.write_manifest({**store.manifest, "threat": {"norm": "L2", "eps": 0.123456789}})
+    change(store, threat=robustdeq.L2(0.123456789))
     for words in commands(tmp_path, "runs/some/best"):
         assert words[words.index("--norm") + 1] == "L2"
         assert words[words.index("--eps") + 1] == "0.123456789"

@@ -1,8 +1,10 @@
 """What a report says is missing: what no store of a predictor holds, not what each store does not."""
 
+from dataclasses import replace
+
 from robustdeq.report import find_sources
 from robustdeq.report.missing import missing_experiments
-from tests.report.results import attack, grid_attack, grid_of, make_store, two_attacks
+from tests.report.results import attack, change, grid_attack, grid_of, make_store, two_attacks
 
 AA = attack("aa", "autoattack", attack="autoattack", options={})
 
@@ -19,10 +21,10 @@ def transfers(folder):
 
 def shown(source, names=("pgd-i1-K3-l0.5", "pgd-i2-K1-l1")):
     """Attacks that show the images of a source's grid, as `sources` writes them."""
-    configs, model = source.manifest["attacks"], source.manifest["model"]["hash"]
+    configs, model = source.manifest.attacks, source.manifest.model.hash
     specs = {}
     for name in names:
-        place = {"store": f"../{source.folder.name}", "attack": name, "model": model, "hash": configs[name]["hash"]}
+        place = {"store": f"../{source.folder.name}", "attack": name, "model": model, "hash": configs[name].hash}
         specs |= attack(f"from.{source.folder.name}.{name}", "transfer", attack="stored", options=place, oracle="none")
     return specs
 
@@ -59,9 +61,7 @@ def test_another_training_s_store_does_not_stand_for_it_nor_does_one_of_another_
 def test_predictors_of_unknown_weights_stand_each_for_itself(tmp_path):
     for name in ("a", "b"):
         store = two_attacks(tmp_path / name)
-        manifest = store.read_manifest()
-        manifest["predictors"]["deployed"].pop("weights_sha256")
-        store.write_manifest(manifest)
+        change(store, predictors={"deployed": replace(store.manifest.predictors["deployed"], weights_sha256=None)})
     assert own(tmp_path, "a") == own(tmp_path, "b") != set()
 
 
@@ -94,7 +94,7 @@ def test_the_pairs_that_table_3_lacks_are_named_with_the_command_that_adds_them(
 
     # as if both had been run: images of the same predictor in another store do
     made = two_attacks(tmp_path / "b-transfer", keep=True, states="random")
-    specs = a.manifest["attacks"] | shown(made)
+    specs = a.manifest.attacks | shown(made)
     make_store(tmp_path / "a", {name: [] for name in specs}, specs=specs, keep=True)
     assert transfers(tmp_path) == []
 

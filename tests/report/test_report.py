@@ -6,6 +6,7 @@ import io
 import json
 import re
 import shlex
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -15,12 +16,13 @@ from PIL import Image
 
 from robustdeq.cli.main import main
 from robustdeq.evaluation import Store
+from robustdeq.evaluation.store.manifest import AttackRecord, SuiteRequest
 from robustdeq.report import find_sources, make_tables, write_report
 from robustdeq.report.formats import as_latex
 from robustdeq.report.images import make_pages
 from robustdeq.report.missing import missing_experiments
-from robustdeq.report.table import Cell, Table
-from tests.report.results import LARGE, attack, grid_attack, make_store, two_attacks, whole_grid
+from robustdeq.report.tables.table import Cell, Table
+from tests.report.results import attack, change, grid_attack, make_store, two_attacks, whole_grid
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +81,7 @@ def test_numbers_of_the_paper_are_marked_where_they_cannot_be_compared(tmp_path)
     first = row(tables(tmp_path)["table-1"])
     assert (first["paper: clean"].text, first["paper: clean"].kind) == ("74.92", "apart")
     assert first["comparable"].text == "no: model mdeq-nano, data digits, Linf eps 0.15, 2 of the 144 attacks"
-    same = {"model": LARGE, "data": "cifar10", "eps": 8 / 255}
+    same = {"model": "mdeq-large", "data": "cifar10", "eps": 8 / 255}
     two_attacks(tmp_path / "few" / "few", **same)
     assert row(tables(tmp_path / "few")["table-1"])["comparable"].text == "no: 10 images, 2 of the 144 attacks"
     whole_grid(tmp_path / "whole" / "whole", **same, declared=10_000)
@@ -198,7 +200,7 @@ def test_a_store_takes_the_commands_that_are_printed_for_it(tmp_path, capsys):
 
 
 def test_a_defence_that_differs_from_the_paper_s_says_so_and_how_to_run_it_again(tmp_path):
-    same = {"model": LARGE, "data": "cifar10", "eps": 8 / 255, "declared": 10_000, "defended": True}
+    same = {"model": "mdeq-large", "data": "cifar10", "eps": 8 / 255, "declared": 10_000, "defended": True}
     two_attacks(tmp_path / "s", **same, switches={"direction": "sign", "resolve": False})
     defended = row(tables(tmp_path)["table-1"], 1)  # under its base
     assert defended["method"].text == "+ Sec. 3.2, variant paper with direction sign, resolve false"
@@ -399,10 +401,10 @@ def test_an_unfinished_store_says_so_beside_its_union(tmp_path):
 
 def test_the_commands_for_what_is_missing_name_files_of_suites_and_aware_attacks(tmp_path):
     store = two_attacks(tmp_path / "s", defended=True)
-    manifest = store.manifest
-    manifest["attacks"]["pgd-i2-K1-l1"]["group"] = "grid-aware"
-    asked = [{"suite": "my/mine.yaml", "aware": True}, {"suite": "grid", "aware": False}]
-    store.write_manifest({**manifest, "asked": asked, "batch_size": 50, "seed": 0})
+    attacks = dict(store.manifest.attacks)
+    attacks["pgd-i2-K1-l1"] = AttackRecord.of(replace(attacks["pgd-i2-K1-l1"].spec, group="grid-aware"))
+    asked = [SuiteRequest(suite="my/mine.yaml", aware=True), SuiteRequest(suite="grid")]
+    change(store, attacks=attacks, asked=asked, batch_size=50)
     store.attack_path("pgd-ready", 0).unlink()
     found = {m.item: m for m in missing_experiments(find_sources([tmp_path]))}
     first, second = found["all"].command.split("; ")

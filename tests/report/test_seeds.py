@@ -1,7 +1,9 @@
 """Several trainings of a recipe."""
 
+from dataclasses import replace
+
 from robustdeq.report import find_sources, make_tables
-from tests.report.results import attack, grid_attack, make_store, two_attacks
+from tests.report.results import attack, change, grid_attack, make_store, two_attacks
 
 AA = attack("aa", "autoattack", attack="autoattack", options={})
 
@@ -41,9 +43,8 @@ def test_one_seed_two_recipes_or_unknown_seeds_are_no_row(tmp_path):
 def test_a_checkpoint_that_says_something_else_of_its_recipe_is_another_recipe(tmp_path):
     stores = [two_attacks(tmp_path / f"{seed}", seed=seed) for seed in (0, 1, 2)]
     for store, words in zip(stores, ({"step": 10}, {"step": 20, "validation_pgd": 0.3}, {"held_out": 5}), strict=True):
-        manifest = store.read_manifest()
-        manifest["model"]["metadata"] |= words
-        store.write_manifest(manifest)
+        model = store.manifest.model
+        change(store, model=replace(model, metadata=model.metadata | words))
     assert [row["seeds"] for row in seeds(tmp_path)] == ["0, 1"]
 
 

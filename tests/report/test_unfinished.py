@@ -3,12 +3,13 @@
 import csv
 import io
 import re
+from dataclasses import replace
 
 import pytest
 
 from robustdeq.report import find_sources, make_tables, write_report
 from robustdeq.report.missing import missing_experiments
-from tests.report.results import attack, grid_attack, grid_of, make_store, two_attacks
+from tests.report.results import attack, change, grid_attack, grid_of, make_store, two_attacks
 
 
 def first_row(folder, name="table-1"):
@@ -68,7 +69,7 @@ def test_transfer_is_a_bound_where_not_all_images_were_shown(tmp_path, monkeypat
     two_attacks(tmp_path / "c", whole=True)  # takes no part
     specs = grid_of(2)
     for name in names:
-        options = {"store": "../a", "hash": specs[name]["hash"], "model": "h", "attack": name}
+        options = {"store": "../a", "hash": specs[name].hash, "model": "h", "attack": name}
         specs |= attack(f"from.a.{name}", "transfer", attack="stored", options=options, oracle="none")
     target = make_store(tmp_path / "b", {name: [0] for name in specs}, specs=specs)
     shown = {name: cell.shown for name, cell in second_row(tmp_path).items()}
@@ -116,7 +117,5 @@ def test_where_nothing_is_done_there_is_no_number(tmp_path):
 
 def test_clean_accuracy_of_a_part_of_the_images_is_not_that_of_the_whole(tmp_path):
     store = two_attacks(tmp_path / "s")
-    manifest = store.manifest
-    manifest["data"]["images"], manifest["shard_size"] = 20, 10
-    store.write_manifest(manifest)
+    change(store, data=replace(store.manifest.data, images=20), shard_size=10)
     assert first_row(tmp_path)["clean"].text == "-"

@@ -1,4 +1,4 @@
-"""Attacks, and what they see of a predictor."""
+"""Attacks, and the oracles through which they see a predictor."""
 
 from robustdeq.attacks.apgd import APGD
 from robustdeq.attacks.base import Attack, AttackResult

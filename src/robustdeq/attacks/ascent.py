@@ -1,4 +1,4 @@
-"""The ascent of Auto-PGD (Croce & Hein 2020, Algorithm 1): momentum, and step sizes that halve where growth stops."""
+"""Projected gradient ascent, shared by PGD, adversarial training and validation; and the best of several runs."""
 
 from __future__ import annotations
 
@@ -8,96 +8,86 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from robustdeq.attacks.doors import rows_like
-from robustdeq.attacks.runs import Run
+from robustdeq.attacks.task import Task
 from robustdeq.threat import Threat
 
-MOMENTUM = 0.75
-"""alpha: the weight of the new step; 1 - alpha is that of the last one."""
-GROWTH = 0.75
-"""rho: a step size stays while the objective grows in more than this share of a period's steps."""
+Gradient = Callable[[Tensor, int], Tensor]
+"""(images, number of the step from 0) -> the gradient of each image's own loss, shaped like the images."""
+
+
+def climb(
+    gradient: Gradient, start: Tensor, origin: Tensor, threat: Threat, *, steps: int, step_size: float | None = None
+) -> Tensor:
+    """Take `steps` projected ascent steps and return the last iterates.
+
+    Args:
+        gradient: Gradient of the loss per image; `gradient_of` makes one from a differentiable loss.
+        start: Images to start from; points outside the ball are projected by the first step.
+        origin: Clean images, the centres of the balls.
+        threat: The ball, which also turns a gradient into a direction.
+        steps: Number of steps.
+        step_size: Length of a step in the threat's norm; a quarter of eps if None.
+    """
+    x = start.detach()
+    for step in range(steps):
+        x = ascend(x, gradient(x, step), origin, threat, step_size)
+    return x
+
+
+def ascend(x: Tensor, gradient: Tensor, origin: Tensor, threat: Threat, step_size: float | None = None) -> Tensor:
+    """One step: project(x + step_size * ascent(gradient)); see `climb` for the arguments."""
+    size = default_step_size(threat) if step_size is None else step_size
+    return threat.project(x.detach() + size * threat.ascent(gradient), origin)
+
+
+def default_step_size(threat: Threat) -> float:
+    """A quarter of eps: 2/255 for the customary 8/255."""
+    return threat.eps / 4
+
+
+def gradient_of(loss: Callable[[Tensor, int], Tensor]) -> Gradient:
+    """The gradient function of a loss, given per image or summed, by automatic differentiation."""
+
+    def gradient(x: Tensor, step: int) -> Tensor:
+        x = x.detach().requires_grad_()
+        with torch.enable_grad():
+            return input_gradient(loss(x, step), x)
+
+    return gradient
+
+
+def input_gradient(loss: Tensor, x: Tensor) -> Tensor:
+    """Gradient of the summed loss in x. Non-finite entries become zero, so that no image follows them."""
+    (gradient,) = torch.autograd.grad(loss.sum(), x)
+    return torch.where(gradient.isfinite(), gradient, 0)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class View:
-    """What is known at some points, per image."""
+class Run:
+    """The end of a run: images, and per image the loss and whether the deployed predictor was fooled."""
 
+    images: Tensor
     loss: Tensor
-    gradient: Tensor
     fooled: Tensor
 
-    def updated(self, active: Tensor, new: View) -> View:
-        """New knowledge of the active images; the others stay as they are and fool nobody anew."""
-        return View(
-            loss=self.loss.index_copy(0, active, new.loss),
-            gradient=self.gradient.index_copy(0, active, new.gradient),
-            fooled=torch.zeros_like(self.fooled).index_copy(0, active, new.fooled),
-        )
 
-
-def checkpoints(steps: int) -> list[int]:
-    """After how many steps the step sizes are looked at: periods of 22%, 19%, 16%.. of the steps, not below 6%.
-
-    Rounded period by period, as the authors' implementation does; for 100 steps that is the paper's schedule.
-    """
-    period, shrink, least = (max(int(share * steps), 1) for share in (0.22, 0.03, 0.06))
-    times = [period]
-    while times[-1] < steps:
-        period = max(period - shrink, least)
-        times.append(times[-1] + period)
-    return [time for time in times if time <= steps]
-
-
-def auto_ascent(
-    look: Callable[[Tensor, Tensor], View], start: Tensor, origin: Tensor, threat: Threat, steps: int, *, leave: bool
-) -> Run:
-    """The last point that fooled, else the one of highest loss; with its highest loss, and whether any point fooled.
+def best_of(task: Task, runs: int, run: Callable[[Tensor, int], Run]) -> Tensor:
+    """Per image, the first run that fooled the predictor, or else the one of highest loss.
 
     Args:
-        look: (images, their rows) -> the view there.
-        start: Points of the ball.
-        origin: Its centres.
-        threat: The ball.
-        steps: So many, and one look more than that.
-        leave: An image that has fooled is not looked at any more.
+        task: Images to attack.
+        runs: Largest number of runs; an image takes no part in the runs after its first success.
+        run: Function (rows of the task, number of the run from 0) -> the run's result on these rows.
     """
-    everyone = torch.arange(len(start), device=start.device)
-    x = previous = start
-    view = look(x, everyone)
-    best_x, best = x, view
-    found, ever = x, view.fooled
-    size = torch.full((len(start),), 2 * threat.eps, dtype=start.dtype, device=start.device)
-    growths, halved, best_before, last_time = torch.zeros_like(everyone), torch.ones_like(ever), view.loss, 0
-    times = checkpoints(steps)
-    for step in range(1, steps + 1):
-        active = (~ever).nonzero().flatten() if leave else everyone
-        if len(active) == 0:
+    images, rows = task.x.clone(), task.all_rows
+    highest = torch.full((len(task),), -torch.inf, dtype=torch.float64, device=task.x.device)
+    for number in range(runs):
+        result = run(rows, number)
+        loss = result.loss.double().nan_to_num(nan=-torch.inf)
+        better = result.fooled | (loss > highest[rows]) | (number == 0)
+        images[rows[better]] = result.images[better]
+        highest[rows[better]] = loss[better]
+        rows = rows[~result.fooled]
+        if len(rows) == 0:
             break
-        alpha = MOMENTUM if step > 1 else 1.0
-        ahead = threat.project(x + rows_like(size, x) * threat.ascent(view.gradient), origin)
-        x, previous = threat.project(x + (ahead - x) * alpha + (x - previous) * (1 - alpha), origin), x
-        loss_before = view.loss
-        view = view.updated(active, look(x[active], active))
-        found = torch.where(rows_like(view.fooled, x), x, found)
-        ever = ever | view.fooled
-        best_x, best = _better(best_x, best, x, view)
-        growths = growths + (view.loss > loss_before)
-        if step in times:
-            # <= as in the authors' implementation; the paper has <, which differs only if GROWTH * period is whole
-            halved = (growths <= GROWTH * (step - last_time)) | (~halved & (best.loss <= best_before))
-            size = torch.where(halved, size / 2, size)
-            x = torch.where(rows_like(halved, x), best_x, x)
-            gradient = torch.where(rows_like(halved, x), best.gradient, view.gradient)
-            view = View(loss=view.loss, gradient=gradient, fooled=view.fooled)
-            growths, best_before, last_time = torch.zeros_like(growths), best.loss, step
-    return Run(images=torch.where(rows_like(ever, x), found, best_x), loss=best.loss, fooled=ever)
-
-
-def _better(best_x: Tensor, best: View, x: Tensor, view: View) -> tuple[Tensor, View]:
-    grown = view.loss > best.loss
-    rows = rows_like(grown, x)
-    return torch.where(rows, x, best_x), View(
-        loss=torch.where(grown, view.loss, best.loss),
-        gradient=torch.where(rows, view.gradient, best.gradient),
-        fooled=torch.where(grown, view.fooled, best.fooled),
-    )
+    return images

@@ -1,18 +1,19 @@
-"""What every attack guarantees; the author of an attack writes only the search."""
+"""The guarantees that every attack gives; the author of an attack writes only the search."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
-from typing import ClassVar
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from typing_extensions import override
 
-from robustdeq.attacks.doors import check_arguments, checked_start, rows_like
-from robustdeq.attacks.oracles import Oracle
+from robustdeq.attacks.arguments import check_arguments, checked_start, rows_like
+from robustdeq.attacks.oracles import Direct, Oracle
 from robustdeq.attacks.starts import keys_of, random_starts
 from robustdeq.attacks.task import Task, Watch, fooled
 from robustdeq.threat import Threat
@@ -20,58 +21,62 @@ from robustdeq.threat import Threat
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AttackResult:
-    """What an attack found; everything judged on the deployed predictor."""
+    """The images that an attack found, judged on the deployed predictor."""
 
     images: Float[Tensor, "B *image"]
-    """The points the search ended at, fooling or not: never replaced by the clean images."""
+    """The points where the search ended, successful or not; never replaced by the clean images."""
     logits: Float[Tensor, "B C"]
-    """The deployed predictor's, on `images`."""
+    """The deployed predictor's logits on `images`."""
     success: Bool[Tensor, " B"]
-    """The prediction on `images` is not the label. NaN logits count: a predictor that breaks has not classified."""
+    """Whether the prediction on `images` differs from the label. NaN logits count as a success."""
     queries: Int[Tensor, " B"]
-    """How often each image, changed or not, was shown to the oracle: to the surrogate, the deployed predictor, or both
-    in one pass, with or without a gradient; the passes that judge success included."""
+    """Number of times each image was shown to the oracle, the passes that judge success included. A pass counts once,
+    whether it asks the surrogate, the deployed predictor or both, with or without a gradient."""
 
 
 @dataclass(frozen=True)
 class Attack(ABC):
-    """A search for images that fool the deployed predictor within a threat, by what an oracle shows.
+    """A search, within a threat, for images that fool the deployed predictor, by what an oracle shows.
 
-    Whatever the search does: the images lie in the ball and in [0, 1]; one with non-finite pixels is put back as it was
-    received; success is judged anew on the deployed predictor; the model keeps its modes, its statistics, its gradients
-    and what requires them; the caller's grad mode and random state do not matter and do not change. A NaN image is
-    no search's business: it stays as it is, is judged like the others, and disturbs none of them.
+    Whatever the search does, the following holds:
+
+    - The images lie in the ball and in [0, 1]. An image that became non-finite is replaced by the received one.
+    - Success is judged anew on the deployed predictor.
+    - The model keeps its modes, statistics, gradients and `requires_grad` flags.
+    - The caller's grad mode and global random state neither matter nor change.
+    - An image with NaN pixels is not searched: it stays as it is, is judged like the others and disturbs none of them.
     """
 
     threat: Threat
     _: KW_ONLY
     seed: int = 0
-    """Of everything random; each image draws for itself, so its result does not depend on its batch-mates."""
+    """Seed of everything random. Each image draws its own numbers, so results do not depend on how data are batched."""
 
     takes_start: ClassVar[bool] = True
-    """Whether a start can be given."""
+    """Whether the caller may give a start."""
 
     @property
     def least_classes(self) -> int:
-        """How many classes a predictor must have for its loss to be defined."""
+        """Number of classes that a predictor must have at least for the attack's loss to be defined."""
         return 2
 
     @property
     @abstractmethod
     def name(self) -> str:
-        """For tables."""
+        """Name of the attack in tables, such as PGD-10."""
 
     @property
     def kind(self) -> str:
-        """Attacks of one kind and seed have the same random starts."""
+        """Key of the random starts: attacks of the same kind and seed start at the same points."""
         return type(self).__name__
 
     @abstractmethod
     def search(self, task: Task) -> Tensor:
-        """An image for each of the task's. Called with gradients enabled, the model in eval mode.
+        """Return an adversarial candidate for each image of the task.
 
-        Images with NaN pixels are not among the task's. Without `task.every_image` it should stop at an image's first
-        deployed success; images that are misclassified from the beginning are then not among the task's either.
+        Called with gradients enabled and the model in eval mode. Images with NaN pixels are not in the task. Without
+        `task.every_image` the search should stop at an image's first deployed success; images that are misclassified
+        from the beginning are then not in the task either.
         """
 
     def __call__(
@@ -88,54 +93,45 @@ class Attack(ABC):
         """Attack a batch.
 
         Args:
-            oracle: What the attacker sees of the predictor.
+            oracle: The attacker's view of the predictor.
             x: Pixels in [0, 1], (B, ...).
             y: Labels, (B,), int64.
-            start: Where the first run starts, inside the ball; None: a random point of it, or what the attack prefers.
-            every_image: False: images that the deployed predictor misclassifies are left alone, the others stop and
-                leave the batch at their first deployed success.
-            index: The images' places in the data, by which their random numbers are drawn; None: by their pixels.
-            watch: Called at every pass with the passes so far of each image, for those who show progress.
+            start: Starting points of the first run, inside the ball. If None, the attack chooses, usually at random.
+            every_image: If False, images that the deployed predictor misclassifies are left alone, and the others stop
+                and leave the batch at their first deployed success.
+            index: Positions of the images in the data set, which seed their random numbers; if None, their pixels do.
+            watch: Progress callback, called at every pass of the oracle.
         """
         check_arguments(oracle, x, y, index)
         if start is not None and not self.takes_start:
             raise ValueError(f"{self.name} chooses where it starts: leave start=None")
         with torch.inference_mode(False), torch.enable_grad(), oracle.prepared():
-            x = x.detach().clone()
-            return self._attack(oracle, x, y.clone(), checked_start(self.threat, start, x), every_image, index, watch)
+            x, y = x.detach().clone(), y.clone()
+            batch = Task(
+                oracle=oracle,
+                x=x,
+                y=y,
+                start=checked_start(self.threat, start, x),
+                keys=keys_of(x, index),
+                every_image=every_image,
+                places=torch.arange(len(x), device=x.device),
+                queries=torch.zeros(len(x), dtype=torch.int64, device=x.device),
+                watch=watch,
+            )
+            return self._attack(batch)
 
     def begin(self, task: Task, rows: Tensor, run: int) -> Tensor:
-        """Where a run starts: the given start in run 0, else a random point of the ball."""
+        """The points where a run starts: the given start in run 0, otherwise random points of the balls."""
         if run == 0 and task.start is not None:
             return task.start[rows]
         keys = [task.keys[int(row)] for row in rows]
         return random_starts(self.threat, task.x[rows], self.seed, self.kind, run, keys)
 
-    def _attack(
-        self,
-        oracle: Oracle,
-        x: Tensor,
-        y: Tensor,
-        start: Tensor | None,
-        every_image: bool,
-        index: Sequence[int] | Tensor | None,
-        watch: Watch | None,
-    ) -> AttackResult:
-        batch = Task(
-            oracle=oracle,
-            x=x,
-            y=y,
-            start=start,
-            keys=keys_of(x, index),
-            every_image=every_image,
-            places=torch.arange(len(x), device=x.device),
-            queries=torch.zeros(len(x), dtype=torch.int64, device=x.device),
-            watch=watch,
-        )
-        images, logits, attacked = x.clone(), None, x.isfinite().flatten(1).all(1)
-        if not every_image:
-            logits = batch.deployed(x, batch.all_rows).clone()
-            attacked &= ~fooled(logits, y)
+    def _attack(self, batch: Task) -> AttackResult:
+        images, logits, attacked = batch.x.clone(), None, batch.x.isfinite().flatten(1).all(1)
+        if not batch.every_image:
+            logits = batch.deployed(batch.x, batch.all_rows).clone()
+            attacked &= ~fooled(logits, batch.y)
         rows = attacked.nonzero().flatten()
         if len(rows) > 0:
             images[rows] = self.contained(batch.part(rows))
@@ -143,10 +139,40 @@ class Attack(ABC):
             logits = batch.deployed(images, batch.all_rows)
         elif len(rows) > 0:
             logits[rows] = batch.deployed(images[rows], rows)
-        return AttackResult(images=images, logits=logits, success=fooled(logits, y), queries=batch.queries)
+        return AttackResult(images=images, logits=logits, success=fooled(logits, batch.y), queries=batch.queries)
 
     def contained(self, task: Task) -> Tensor:
-        """What the search found, inside the ball and [0, 1]; where it is not finite, the image as it was received."""
+        """The search's images, projected into the ball and [0, 1]; the received image where one is not finite."""
         images = self.search(task).detach().to(task.x.dtype)
         images = self.threat.project(images, task.x)
         return torch.where(rows_like(images.isfinite().flatten(1).all(1), images), images, task.x)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Steered(Attack):
+    """An attack whose course depends on the logits it sees: step sizes, the best point, whether to stop."""
+
+    steer: Literal["deployed", "surrogate"] = "deployed"
+    """Whose logits steer the attack; the gradient is always the surrogate's.
+
+    "surrogate" reproduces the released evaluation, for comparison only: the attack never looks at the deployed
+    predictor and returns the clean image where the surrogate was not fooled, which overstates robustness.
+    """
+
+    def __post_init__(self) -> None:
+        if self.steer not in ("deployed", "surrogate"):
+            raise ValueError(f"steer must be 'deployed' or 'surrogate', got {self.steer!r}")
+
+    @abstractmethod
+    def find(self, task: Task) -> Tensor:
+        """The search, steered by the logits of `task.deployed` and `task.straight_through`."""
+
+    @override
+    def search(self, task: Task) -> Tensor:
+        if self.steer == "deployed":
+            return self.find(task)
+        task = replace(task, oracle=Direct(task.oracle.surrogate))
+        images = self.find(task)
+        with torch.no_grad():
+            success = fooled(task.deployed(images, task.all_rows), task.y)
+        return torch.where(rows_like(success, images), images, task.x)

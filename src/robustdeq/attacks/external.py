@@ -3,33 +3,34 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from pyautoattack.fab_pt import FABAttack_PT
 from pyautoattack.square import SquareAttack
 from torch import Tensor
+from typing_extensions import override
 
 from robustdeq.attacks.apgd import APGD
-from robustdeq.attacks.base import Attack
-from robustdeq.attacks.bridge import Bridge, norm_of
+from robustdeq.attacks.base import Attack, Steered
+from robustdeq.attacks.oracles import Oracle
 from robustdeq.attacks.starts import generator_for
-from robustdeq.attacks.steering import Steered
-from robustdeq.attacks.task import Task, fooled
+from robustdeq.attacks.task import Task, deployed_values, fooled
+from robustdeq.threat import L2, Linf, Threat
 
 
 @dataclass(frozen=True, kw_only=True)
 class FABT(Steered):
-    """Targeted fast adaptive boundary attack: the nearest adversarial point it can find, for each target in turn.
+    """Targeted fast adaptive boundary attack: searches the nearest adversarial point for each target in turn.
 
-    An image ends at the first such point that fools the deployed predictor inside the ball; else at the nearest one
-    found, pulled back into the ball; else, where none was found or the clean image is misclassified, as received.
+    An image ends at the first such point that fools the deployed predictor inside the ball, or else at the nearest
+    point found, projected into the ball. It stays as received if no point was found or if it is misclassified anyway.
     Nothing is random. The library computes in float32.
     """
 
     n_iter: int = 100
     targets: int = 9
-    """How many classes are tried, the likeliest wrong one first; at most all wrong ones."""
+    """Number of target classes, the likeliest wrong class first; at most all wrong classes."""
 
     takes_start: ClassVar[bool] = False
 
@@ -39,12 +40,12 @@ class FABT(Steered):
             raise ValueError(f"n_iter and targets must be at least 1, got {self.n_iter} and {self.targets}")
 
     @property
+    @override
     def name(self) -> str:
-        """FAB-T."""
         return "FAB-T"
 
+    @override
     def find(self, task: Task) -> Tensor:
-        """Target by target, on the images that are still classified correctly."""
         clean = task.deployed(task.x, task.all_rows)
         images = task.x.clone()
         nearest = torch.full((len(task),), torch.inf, dtype=task.x.dtype, device=task.x.device)
@@ -61,12 +62,16 @@ class FABT(Steered):
         return images
 
     def _towards(self, task: Task, rows: Tensor, target: int) -> tuple[Tensor, Tensor]:
-        """The adversarial point nearest to each image and its distance; where there is none, the image and infinity."""
+        """The nearest adversarial point of each image and its distance; the image and infinity if none was found."""
         x = task.x[rows]
         library = FABAttack_PT(
-            Bridge(task, rows), norm=norm_of(self.threat), n_iter=self.n_iter, eps=self.threat.eps, device=x.device
+            _LibraryModel(task, rows),
+            norm=_norm_name(self.threat),
+            n_iter=self.n_iter,
+            eps=self.threat.eps,
+            device=x.device,
         )
-        library.target_class = target + 2  # it counts from the likeliest class, the label, as 1
+        library.target_class = target + 2  # the library counts from the likeliest class, the label, as 1
         with torch.no_grad():
             point = library.attack_single_run(x, task.y[rows], is_targeted=True).to(x.dtype)
         point = torch.where(point == x.float().to(x.dtype), x, point)
@@ -77,10 +82,10 @@ class FABT(Steered):
 
 @dataclass(frozen=True, kw_only=True)
 class Square(Steered):
-    """Random search with squares on the margin, which needs no gradient.
+    """Random search with squares on the margin, without gradients.
 
-    An image ends at the first point that fools the deployed predictor, else at the one of lowest margin. The positions
-    of the squares are shared by all images of a seed; signs that differ between images are each image's own.
+    An image ends at the first point that fools the deployed predictor, or else at the point of lowest margin. All
+    images of a seed share the positions of the squares; random signs are drawn for each image separately.
     """
 
     n_queries: int = 5000
@@ -93,12 +98,12 @@ class Square(Steered):
             raise ValueError(f"n_queries must be at least 1, got {self.n_queries}")
 
     @property
+    @override
     def name(self) -> str:
-        """Square."""
         return "Square"
 
+    @override
     def find(self, task: Task) -> Tensor:
-        """One run."""
         if task.x.ndim != 4 or min(task.x.shape[2:]) < 5:
             raise ValueError(f"Square needs images (batch, channels, >= 5, >= 5), got {tuple(task.x.shape)}")
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
@@ -107,13 +112,13 @@ class Square(Steered):
 
 
 class _SquareRun(SquareAttack):  # type: ignore[misc]  # the library is not annotated
-    """The library's search, with random numbers that do not depend on the batch, and NaN logits as success."""
+    """The library's search, with batch-independent random numbers, and with NaN logits as a success."""
 
     def __init__(self, attack: Square, task: Task) -> None:
-        self.bridge, self.alive = Bridge(task, task.all_rows), list(range(len(task)))
+        self.model, self.alive = _LibraryModel(task, task.all_rows), list(range(len(task)))
         super().__init__(
-            self.bridge,
-            norm=norm_of(attack.threat),
+            self.model,
+            norm=_norm_name(attack.threat),
             n_queries=attack.n_queries,
             eps=attack.threat.eps,
             resc_schedule=False,
@@ -122,16 +127,18 @@ class _SquareRun(SquareAttack):  # type: ignore[misc]  # the library is not anno
         self.init_hyperparam(task.x)
         self.generators = [generator_for(attack.seed, "Square", 0, key) for key in task.keys]
 
+    @override
     def random_choice(self, shape: list[int]) -> Tensor:
-        """Random signs. Four axes: one draw for each image that is still attacked; else one for all."""
+        """Random signs: with four axes, one draw for each image still attacked; otherwise one draw for all images."""
         if len(shape) < 4:
             return super().random_choice(shape)
         own = [torch.rand(shape[1:], generator=self.generators[i]) for i in self.alive]
         return (2 * torch.stack(own) - 1).sign().to(self.device)
 
+    @override
     def margin_and_loss(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """The search goes on with the images whose margin is positive."""
-        self.bridge.rows = torch.tensor(self.alive, dtype=torch.int64, device=x.device)
+        """The margin twice; the search continues with the images whose margin is positive."""
+        self.model.rows = torch.tensor(self.alive, dtype=torch.int64, device=x.device)
         margin, _ = super().margin_and_loss(x, y)
         margin = margin.nan_to_num(nan=torch.finfo(margin.dtype).min)
         self.alive = [i for i, correct in zip(self.alive, (margin > 0).tolist(), strict=True) if correct]
@@ -140,16 +147,16 @@ class _SquareRun(SquareAttack):  # type: ignore[misc]  # the library is not anno
 
 @dataclass(frozen=True, kw_only=True)
 class AutoAttack(Steered):
-    """APGD-CE, APGD-T, FAB-T and Square, in this order, each on what the ones before it left.
+    """APGD-CE, APGD-T, FAB-T and Square in this order, each on the images that the earlier ones did not fool.
 
-    With fewer than ten classes there are as many targets as wrong classes; APGD-T needs four classes. An image ends
-    where it was fooled, else where the last attack ended.
+    An image ends where the predictor was fooled, or else where the last attack ended. With fewer than ten classes there
+    are as many targets as wrong classes; APGD-T needs four classes.
     """
 
     STANDARD: ClassVar[dict[str, int]] = {"n_iter": 100, "targets": 9, "n_queries": 5000}
 
     n_iter: int = 100
-    """Of APGD, one run each, and FAB."""
+    """Number of steps of each APGD run and of FAB-T."""
     targets: int = 9
     n_queries: int = 5000
 
@@ -157,17 +164,17 @@ class AutoAttack(Steered):
 
     @property
     def is_standard(self) -> bool:
-        """Whether the budgets are the standard ones, and the deployed predictor is seen; nothing else is called AA."""
+        """Whether the budgets are the standard ones and the deployed predictor steers; only then is it called AA."""
         return self.steer == "deployed" and all(getattr(self, name) == value for name, value in self.STANDARD.items())
 
     @property
+    @override
     def least_classes(self) -> int:
-        """The most that one of the four needs."""
         return max(part.least_classes for part in self.parts)
 
     @property
+    @override
     def name(self) -> str:
-        """AA, or the budgets."""
         if self.is_standard:
             return "AA"
         steer = "" if self.steer == "deployed" else f", steer={self.steer}"
@@ -175,7 +182,7 @@ class AutoAttack(Steered):
 
     @property
     def parts(self) -> tuple[Attack, ...]:
-        """The four attacks."""
+        """The four attacks in order."""
         return (
             APGD(self.threat, seed=self.seed, loss="ce", n_iter=self.n_iter),
             APGD(self.threat, seed=self.seed, loss="dlr_targeted", n_iter=self.n_iter, targets=self.targets),
@@ -183,8 +190,9 @@ class AutoAttack(Steered):
             Square(self.threat, seed=self.seed, n_queries=self.n_queries),
         )
 
+    @override
     def find(self, task: Task) -> Tensor:
-        """Images leave at their first success, whatever `every_image` says: there is nothing left to find."""
+        """Images leave at their first success even with `every_image`: there is nothing left to find."""
         self._check_classes(task)
         images, rows = task.x.clone(), task.all_rows
         for part in self.parts:
@@ -195,7 +203,7 @@ class AutoAttack(Steered):
         return images
 
     def _check_classes(self, task: Task) -> None:
-        """Whatever the first attack leaves for the second, which needs four."""
+        """Fail at once if APGD-T cannot run, even if APGD-CE would leave it nothing to do."""
         oracle = task.oracle.for_rows(task.places[:1])
         classes = oracle.deployed(task.x[:1]).shape[1] if len(task) else self.least_classes
         if classes < self.least_classes:
@@ -203,3 +211,49 @@ class AutoAttack(Steered):
                 f"AutoAttack's targeted DLR loss needs at least {self.least_classes} classes, the predictor has "
                 f"{classes}: use APGD, FABT and Square one by one"
             )
+
+
+class _LibraryModel:
+    """An oracle as pyautoattack expects its model: float32 in and out, any batch size, gradients for the input only.
+
+    It shows the deployed predictor's logits with the surrogate's gradient; each pass counts for the images in `rows`.
+    """
+
+    def __init__(self, task: Task, rows: Tensor) -> None:
+        self.task, self.rows, self.classes = task, rows, 0
+        self.oracle = deployed_values(task.oracle)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Logits in a new tensor, which the caller may overwrite."""
+        if len(x) == 0:  # Square asks for the images not fooled yet, even if there are none
+            return x.new_zeros(0, self.classes, dtype=torch.float32)
+        self.task.count(self.rows)
+        logits: Tensor = _InputOnly.apply(x, self.oracle, self.task.x.dtype)
+        self.classes = logits.shape[1]
+        return logits
+
+
+class _InputOnly(torch.autograd.Function):
+    """oracle(x) for libraries that call `backward()`: parameters get no gradient, and x gets only finite ones."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, oracle: Oracle, dtype: torch.dtype) -> Tensor:
+        if not ctx.needs_input_grad[0]:
+            return oracle.deployed(x.to(dtype)).float().clone()
+        ctx.x = x.detach().to(dtype).requires_grad_()
+        with torch.enable_grad():
+            ctx.logits = oracle(ctx.x)
+        return ctx.logits.detach().float().clone()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        (gradient,) = torch.autograd.grad(ctx.logits, ctx.x, grad.to(ctx.logits.dtype))
+        return torch.where(gradient.isfinite(), gradient, 0).float(), None, None
+
+
+def _norm_name(threat: Threat) -> str:
+    """The library's name of the threat's norm."""
+    for kind in (Linf, L2):
+        if isinstance(threat, kind):
+            return kind.__name__
+    raise ValueError(f"FAB-T and Square know Linf and L2, got {threat}")

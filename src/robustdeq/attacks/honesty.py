@@ -9,30 +9,31 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from robustdeq.attacks.doors import check_arguments
+from robustdeq.attacks.arguments import check_arguments
+from robustdeq.attacks.ascent import input_gradient
 from robustdeq.attacks.oracles import Oracle
-from robustdeq.attacks.task import deployed_values, input_gradient
+from robustdeq.attacks.task import deployed_values
 from robustdeq.threat import margin
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class GradientHonesty:
-    """Per oracle, a cosine for each image: 1 is an honest gradient, 0 says nothing, -1 misleads."""
+    """Cosines per oracle and image: 1 is an honest gradient, 0 is uninformative, -1 is misleading."""
 
     cosines: dict[str, Float[Tensor, " B"]]
 
     @property
     def mean(self) -> dict[str, float]:
-        """Over images."""
+        """Mean cosine over images, per oracle."""
         return {name: float(cosine.mean()) for name, cosine in self.cosines.items()}
 
     @property
     def min(self) -> dict[str, float]:
-        """Over images."""
+        """Smallest cosine over images, per oracle."""
         return {name: float(cosine.min()) for name, cosine in self.cosines.items()}
 
     def table(self) -> str:
-        """One line for each oracle."""
+        """Mean and smallest cosine as plain text, one line per oracle."""
         width = max(len("oracle"), *map(len, self.cosines))
         rows = [f"{name:<{width}}  {self.mean[name]:>9.6f}  {self.min[name]:>9.6f}" for name in self.cosines]
         return "\n".join([f"{'oracle':<{width}}  {'mean':>9}  {'min':>9}", *rows])
@@ -41,25 +42,27 @@ class GradientHonesty:
 def gradient_honesty(
     oracles: Mapping[str, Oracle], x: Tensor, y: Tensor, *, directions: int = 64, step: float = 1e-4, seed: int = 0
 ) -> GradientHonesty:
-    """The cosine between each oracle's gradient of the deployed margin and its central finite differences.
+    """Compare each oracle's gradient of the deployed margin with central finite differences.
 
-    Both are projected on the same random orthonormal directions, so the cosine is that within their span; it is 0 where
-    a projection vanishes. Differences need precision: use float64. The shifted images may leave [0, 1] by `step`.
+    Both are projected on the same random orthonormal directions, and the cosine is taken within their span; it is 0
+    where a projection vanishes. Finite differences need precision: use float64. The shifted images may leave [0, 1] by
+    `step`.
 
     Args:
-        oracles: By name.
+        oracles: Oracles by name.
         x: Pixels in [0, 1], (B, ...).
-        y: Labels.
-        directions: How many, at most as many as an image has pixels; costs two deployed passes each.
-        step: Of the differences, in pixel units; smaller, such as 1e-6, where many ReLUs would switch within it.
-        seed: Of the directions.
+        y: Labels, (B,), int64.
+        directions: Number of directions, at most the number of pixels; each costs two deployed passes.
+        step: Step of the differences in pixel units; choose it smaller, such as 1e-6, if many ReLUs would switch in it.
+        seed: Seed of the directions.
     """
     for oracle in oracles.values():
         check_arguments(oracle, x, y, None)
     with torch.inference_mode(False), torch.enable_grad():
         x, y = x.detach().clone(), y.clone()
         axes = _orthonormal(x[0].numel(), directions, seed).to(x)
-        differences: dict[int, tuple[object, Tensor]] = {}  # with what they are of: a number is its own as it lives
+        # holds the target too: id() is unique only while the object lives
+        differences: dict[int, tuple[object, Tensor]] = {}
         cosines = {}
         for name, oracle in oracles.items():
             target = oracle.target
@@ -74,13 +77,13 @@ def gradient_honesty(
 
 
 def _orthonormal(size: int, count: int, seed: int) -> Tensor:
-    """(size, min(count, size)), from the QR decomposition of a Gaussian matrix."""
+    """Orthonormal columns, (size, min(count, size)), from the QR decomposition of a Gaussian matrix."""
     generator = torch.Generator().manual_seed(seed)
     return torch.linalg.qr(torch.randn(size, min(count, size), dtype=torch.float64, generator=generator)).Q
 
 
 def _differences(deployed: Callable[[Tensor], Tensor], x: Tensor, y: Tensor, axes: Tensor, step: float) -> Tensor:
-    """(B, directions): the derivative of the deployed margin along each."""
+    """Derivatives of the deployed margin along each direction, (B, directions)."""
 
     def along(axis: Tensor) -> Tensor:
         shift = step * axis.reshape(x.shape[1:])

@@ -8,65 +8,67 @@ from typing import Literal
 
 import torch
 from torch import Tensor
+from typing_extensions import override
 
+from robustdeq.attacks.ascent import Run, ascend, best_of, climb, default_step_size, gradient_of, input_gradient
 from robustdeq.attacks.base import Attack
-from robustdeq.attacks.runs import Run, best_of
-from robustdeq.attacks.task import Task, fooled, input_gradient
+from robustdeq.attacks.task import Task, fooled
 from robustdeq.threat import confident, cross_entropy, dlr, kl, margin
 
 Loss = Callable[[Tensor, Tensor], Tensor]
-"""(logits, rows of the task) -> a loss per image."""
+"""Function (logits, rows of the task) -> loss per image."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PGD(Attack):
-    """x <- project(x + step_size * ascent(grad loss)), `steps` times; every image moves at every step.
+    """x <- project(x + step_size * ascent(grad loss)), `steps` times; the result is the last iterate.
 
-    The result is the last iterate. The oracle's own values and gradients are all it needs: with `every_image=True` and
-    one run the deployed predictor is asked only to judge the result. Of several runs an image keeps the first that
-    fooled the deployed predictor, else the one of highest loss.
+    The search uses the oracle's own values and gradients: with `every_image=True` and one run, the deployed predictor
+    only judges the result. With several runs, an image keeps the first run that fooled the deployed predictor, or else
+    the one of highest loss.
     """
 
     steps: int = 10
-    step_size: float = 2 / 255
+    step_size: float | None = None
+    """Length of a step in the threat's norm; None becomes a quarter of eps."""
     loss: Literal["ce", "margin", "dlr", "kl", "confident"] = "ce"
-    """"kl": the divergence from the oracle's logits on the clean image; its gradient vanishes there.
-
-    "confident": the log-probability of the best wrong class, for oracles that show log-probabilities.
-    """
+    """The loss to climb. "kl" is the divergence from the oracle's logits on the clean image, where its gradient
+    vanishes; "confident" is the log-probability of the best wrong class, for oracles that show log-probabilities."""
     restarts: int = 1
-    """How many runs; a given start is that of the first."""
+    """Number of runs; only the first one uses a given start."""
     random_start: bool = True
-    """False: start at the clean image unless a start is given."""
+    """If False, start at the clean image unless a start is given."""
 
     def __post_init__(self) -> None:
+        size = default_step_size(self.threat) if self.step_size is None else self.step_size
+        object.__setattr__(self, "step_size", size)
         if self.loss not in ("ce", "margin", "dlr", "kl", "confident"):
             raise ValueError(f"loss must be 'ce', 'margin', 'dlr', 'kl' or 'confident', got {self.loss!r}")
         if self.steps < 1 or self.restarts < 1:
             raise ValueError(f"steps and restarts must be at least 1, got {self.steps} and {self.restarts}")
-        if not self.step_size > 0 and not self.step_size == self.threat.eps == 0:
-            raise ValueError(f"step_size must be positive, got {self.step_size}")
+        if not size > 0 and not size == self.threat.eps == 0:
+            raise ValueError(f"step_size must be positive, got {size}")
         if self.restarts > 1 and not self.random_start:
-            raise ValueError("several restarts from the clean image are all the same: set random_start=True")
+            raise ValueError("several restarts from the clean image are all the same; set random_start=True")
 
     @property
+    @override
     def name(self) -> str:
-        """PGD-10, PGD-10-margin."""
         return f"PGD-{self.steps}" + ("" if self.loss == "ce" else f"-{self.loss}")
 
     @property
+    @override
     def least_classes(self) -> int:
-        """As the loss."""
         return 3 if self.loss == "dlr" else 2
 
+    @override
     def begin(self, task: Task, rows: Tensor, run: int) -> Tensor:
-        """The given start, a random point of the ball, or the clean image."""
         if not self.random_start and task.start is None:
             return task.x[rows].clone()
         return super().begin(task, rows, run)
 
+    @override
     def search(self, task: Task) -> Tensor:
-        """One run, or the best of several."""
         loss = self._loss(task)
         if self.restarts == 1:
             return self._climb(task, task.all_rows, 0, loss)
@@ -81,25 +83,28 @@ class PGD(Attack):
         return lambda logits, rows: formula(logits, task.y[rows])
 
     def _climb(self, task: Task, rows: Tensor, run: int, loss: Loss) -> Tensor:
-        """The last iterates; without `every_image`, those that fool the deployed predictor are left where they do."""
-        result, x = task.x[rows].clone(), self.begin(task, rows, run)
+        """The last iterates; without `every_image`, an image stops where it first fools the deployed predictor."""
+        start = self.begin(task, rows, run)
+        if not task.every_image:
+            return self._climb_until_fooled(task, rows, start, loss)
+        gradient = gradient_of(lambda x, _: loss(task.seen(x, rows), rows))
+        return climb(gradient, start, task.x[rows], self.threat, steps=self.steps, step_size=self.step_size)
+
+    def _climb_until_fooled(self, task: Task, rows: Tensor, start: Tensor, loss: Loss) -> Tensor:
+        """Like `climb`, but images leave the batch: one pass both judges an image and gives its gradient."""
+        result, x = start.clone(), start
         active = torch.arange(len(rows), device=x.device)
         for _ in range(self.steps):
             x = x.detach().requires_grad_()
             here = rows[active]
-            if task.every_image:
-                logits = task.seen(x, here)
-                staying = torch.ones_like(active, dtype=torch.bool)
-            else:
-                logits, deployed = task.seen_and_deployed(x, here)
-                staying = ~fooled(deployed, task.y[here])
-                result[active[~staying]] = x.detach()[~staying]
-                if not staying.any():
-                    return result
+            logits, deployed = task.seen_and_deployed(x, here)
+            staying = ~fooled(deployed, task.y[here])
+            if not staying.any():
+                break
             gradient = input_gradient(loss(logits, here)[staying], x)[staying]
-            active, x = active[staying], x.detach()[staying]
-            x = self.threat.project(x + self.step_size * self.threat.ascent(gradient), task.x[rows[active]])
-        result[active] = x
+            active = active[staying]
+            x = ascend(x[staying], gradient, task.x[rows[active]], self.threat, self.step_size)
+            result[active] = x
         return result
 
     def _judged(self, task: Task, rows: Tensor, run: int, loss: Loss) -> Run:

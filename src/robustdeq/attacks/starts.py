@@ -1,4 +1,4 @@
-"""Random starting points, each a pure function of (seed, attack, run, image): batch-mates play no part."""
+"""Random starting points, each a pure function of (seed, attack, run, image), whatever the rest of the batch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from robustdeq.threat import Threat
 
 
 def keys_of(x: Tensor, index: Sequence[int] | Tensor | None) -> tuple[str, ...]:
-    """What each image is known by: its index in the data where given, else its pixels."""
+    """A key for each image: its index in the data set if given, otherwise a hash of its pixels."""
     if index is None:
         pixels = x.detach().cpu().contiguous()
         return tuple(hashlib.sha256(image.view(torch.uint8).numpy().tobytes()).hexdigest() for image in pixels)
@@ -20,13 +20,13 @@ def keys_of(x: Tensor, index: Sequence[int] | Tensor | None) -> tuple[str, ...]:
 
 
 def generator_for(seed: int, kind: str, run: int, key: str) -> torch.Generator:
-    """A generator on the CPU, so that every device sees the same numbers."""
+    """A generator on the CPU, so that every device gets the same numbers."""
     digest = hashlib.sha256(f"{seed}/{kind}/{run}/{key}".encode()).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest[:8], "little") >> 1)
 
 
 def random_starts(threat: Threat, x: Tensor, seed: int, kind: str, run: int, keys: Sequence[str]) -> Tensor:
-    """One random point of each image's ball, with pixels in [0, 1]."""
+    """A random point of each image's ball, with pixels in [0, 1]."""
     return torch.cat(
         [threat.random_start(x[i : i + 1], generator_for(seed, kind, run, key)) for i, key in enumerate(keys)]
     )

@@ -1,4 +1,4 @@
-"""What the search of an attack is given: images, labels, and views of the oracle that are counted."""
+"""The input of an attack's search: images, labels, and access to the oracle with every pass counted."""
 
 from __future__ import annotations
 
@@ -11,38 +11,38 @@ from torch import Tensor
 from robustdeq.attacks.oracles import Oracle
 
 Watch = Callable[[Tensor], None]
-"""Somebody who wants to know how far an attack is: called with the passes so far of each image, very often."""
+"""Progress callback, called at every pass of the oracle with the number of passes of each image so far."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Task:
-    """Images to attack. `rows` below are positions in this task, without repetition."""
+    """Images to attack. In the methods below, `rows` are positions in this task, without repetition."""
 
     oracle: Oracle
     x: Tensor
     y: Tensor
     start: Tensor | None
-    """Where the first run starts; None: the attack chooses."""
+    """Starting points of the first run; None if the attack chooses."""
     keys: tuple[str, ...]
+    """Key of each image, from which its random numbers are drawn."""
     every_image: bool
-    """False: an image stops at its first deployed success."""
+    """If False, an image stops at its first deployed success."""
     places: Tensor
-    """Where each row stands in the batch that was handed in."""
+    """Position of each row in the batch that the caller handed in."""
     queries: Tensor
-    """Passes so far, for the whole batch that was handed in."""
+    """Number of passes so far of each image of the caller's batch."""
     watch: Watch | None = None
-    """Told them at every pass."""
 
     def __len__(self) -> int:
         return len(self.x)
 
     @property
     def all_rows(self) -> Tensor:
-        """0..n-1."""
+        """0, ..., n - 1."""
         return torch.arange(len(self), device=self.x.device)
 
     def part(self, rows: Tensor) -> Task:
-        """Some of the images."""
+        """The task restricted to some of its images."""
         return replace(
             self,
             x=self.x[rows],
@@ -53,51 +53,45 @@ class Task:
         )
 
     def count(self, rows: Tensor) -> None:
-        """One more pass for these images."""
+        """Count one more pass for these images."""
         self.queries[self.places[rows]] += 1
         if self.watch is not None:
             self.watch(self.queries)
 
-    def _asked(self, rows: Tensor) -> Oracle:
-        """The oracle for these images, which is then shown them once."""
+    def _ask(self, rows: Tensor) -> Oracle:
+        """The oracle for these images, with the pass that follows counted."""
         self.count(rows)
         return self.oracle.for_rows(self.places[rows])
 
     def seen(self, x: Tensor, rows: Tensor) -> Tensor:
-        """The oracle's logits with gradients, its values as it was set."""
-        return self._asked(rows)(x)
+        """The oracle's logits, with the values it was configured to show and the surrogate's gradient."""
+        return self._ask(rows)(x)
 
     def surrogate(self, x: Tensor, rows: Tensor) -> Tensor:
-        """The surrogate's logits with gradients."""
-        return self._asked(rows).surrogate(x)
+        """The surrogate's logits, differentiable."""
+        return self._ask(rows).surrogate(x)
 
     def deployed(self, x: Tensor, rows: Tensor) -> Tensor:
         """The deployed predictor's logits, without gradients."""
-        return self._asked(rows).deployed(x)
+        return self._ask(rows).deployed(x)
 
     def straight_through(self, x: Tensor, rows: Tensor) -> Tensor:
         """The deployed predictor's logits with the surrogate's gradient."""
-        return deployed_values(self._asked(rows))(x)
+        return deployed_values(self._ask(rows))(x)
 
     def seen_and_deployed(self, x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """What `seen` gives, and the deployed logits from the same pass."""
+        """The logits of `seen` and of `deployed`, from one pass."""
         if self.oracle.values == "deployed":
             logits = self.seen(x, rows)
             return logits, logits.detach()
-        return self._asked(rows).both(x)
+        return self._ask(rows).both(x)
 
 
 def deployed_values(oracle: Oracle) -> Oracle:
-    """The same gradients with the deployed predictor's values."""
+    """The oracle with the same gradients, showing the deployed predictor's values."""
     return oracle if oracle.values == "deployed" else replace(oracle, values="deployed")
 
 
 def fooled(logits: Tensor, y: Tensor) -> Tensor:
-    """Per image: the prediction is not y. An answer with NaN in it is not y either: such a predictor has failed."""
+    """Per image, whether the prediction differs from y. NaN logits count: the predictor has failed to classify."""
     return (logits.argmax(1) != y) | logits.isnan().any(1)
-
-
-def input_gradient(loss: Tensor, x: Tensor) -> Tensor:
-    """d loss / d x, zero where it is not finite, so that no image follows it."""
-    (gradient,) = torch.autograd.grad(loss.sum(), x)
-    return torch.where(gradient.isfinite(), gradient, 0)

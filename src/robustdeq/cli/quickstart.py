@@ -25,7 +25,7 @@ from robustdeq.cli.progress import saying, sharing
 from robustdeq.evaluation import Interrupted, Store
 from robustdeq.host.interrupts import stopping
 from robustdeq.report import make_report
-from robustdeq.report.table import Table
+from robustdeq.report.tables.table import Table
 from robustdeq.training.logs import read_log
 
 IMAGES, AUDITED = 50, 10

@@ -5,18 +5,19 @@ from robustdeq.evaluation.analysis.metrics import IncompleteError
 from robustdeq.evaluation.analysis.statistics import Difference, Share
 from robustdeq.evaluation.evaluate import evaluate
 from robustdeq.evaluation.run.plan import OtherStoreError
-from robustdeq.evaluation.run.runner import Progress
+from robustdeq.evaluation.run.progress import Progress
 from robustdeq.evaluation.selection import select_state
 from robustdeq.evaluation.store.attack_spec import AttackSpec
 from robustdeq.evaluation.store.store import Store
 from robustdeq.evaluation.suites.read import make_suite
-from robustdeq.evaluation.suites.suite import Suite
+from robustdeq.evaluation.suites.suite import Context, Suite
 from robustdeq.evaluation.verdict import Verdict
 from robustdeq.host.files import DiskFullError
 from robustdeq.host.interrupts import Interrupted
 
 __all__ = [
     "AttackSpec",
+    "Context",
     "Difference",
     "DiskFullError",
     "IncompleteError",

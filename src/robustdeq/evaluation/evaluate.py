@@ -1,4 +1,4 @@
-"""`robustdeq.evaluate`: a predictor, images, a suite of attacks; results in a store, and a verdict."""
+"""`robustdeq.evaluate`: attack a predictor with a suite, store the results, and return a verdict."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from torch import Tensor
 
 from robustdeq.data import Images, load_dataset
 from robustdeq.evaluation.audit.judge import finish_audit
-from robustdeq.evaluation.run.fingerprint import ask, batch_dependent, recorded
+from robustdeq.evaluation.run.fingerprint import batch_dependent, fingerprint, first_logits
 from robustdeq.evaluation.run.plan import Plan, join
-from robustdeq.evaluation.run.runner import Progress, Runner
+from robustdeq.evaluation.run.progress import Progress
+from robustdeq.evaluation.run.runner import Runner
 from robustdeq.evaluation.store.manifest import DataRecord, SuiteRequest
 from robustdeq.evaluation.store.store import Store
 from robustdeq.evaluation.suites.build import check_buildable
-from robustdeq.evaluation.suites.context import Setting
 from robustdeq.evaluation.suites.read import make_suite
 from robustdeq.evaluation.suites.subject import Callee, Subject
+from robustdeq.evaluation.suites.suite import UNROLLINGS, Context, SuiteChoice
 from robustdeq.evaluation.verdict import Verdict, read_verdict
 from robustdeq.threat import Linf, Threat, number
 
@@ -29,7 +30,7 @@ from robustdeq.threat import Linf, Threat, number
 def evaluate(
     predictor: Callee,
     data: tuple[Tensor, Tensor] | str,
-    suite: str | Path = "quick",
+    suite: SuiteChoice = "quick",
     out: str | Path = "runs/evaluation",
     *,
     threat: Threat | None = None,
@@ -42,6 +43,7 @@ def evaluate(
     keep_images: bool | None = None,
     all_states: bool | None = None,
     aware: bool = False,
+    unrollings: Sequence[int] = UNROLLINGS,
     also: Mapping[str, Callee] | None = None,
     sources: Sequence[str | Path] = (),
     name: str | None = None,
@@ -50,40 +52,43 @@ def evaluate(
     command: str | None = None,
     report: Callable[[Progress], None] | None = None,
 ) -> Verdict:
-    """Attack a predictor and store what happens; the same call goes on where an earlier one stopped.
+    """Attack a predictor and store the results; calling it again resumes an evaluation that was interrupted.
 
     Args:
         predictor: Pixels in [0, 1] to logits: a model, a defence around one, or any differentiable function. It is
             judged as it is; `robustdeq evaluate` wraps a DEQ in `EarlyState(model, state=8)` first.
-        data: Images (B, C, H, W) in [0, 1] (or uint8) and labels, or the name of a data set, whose test images it is.
-        suite: quick, grid, autoattack, audit, transfer, paper, table4, settings, or a YAML file.
-        out: The store's folder.
-        threat: How far images may be moved; Linf with the eps that the model's checkpoint carries if not given, with
-            the paper's 8/255 if it carries none.
-        seed: Of everything random.
-        batch_size: Images attacked at a time: what a kill can lose.
-        shard_size: Images of an item of work, which processes share and files hold.
-        union: Misclassified images are not attacked, broken ones leave, cheapest attacks first.
-        budget: Seconds after which it stops: no item is begun that would take longer, and an attack that does is given
-            up.
-        limit: Only the first images.
-        keep_images: Store adversarial images; as the suite needs them if not given.
-        all_states: Score every state and not only the deployed one; not under `union` if not given.
-        aware: On a defended predictor, attacks that differentiate the defended pass too.
-        also: Further predictors that every adversarial image is scored on, by name; of a defended one its undefended
-            "base" if not given.
-        sources: Other stores, whose kept images are scored on this predictor.
-        name: What the model is called in the store; its class or function if not given.
-        data_root: Where a named data set is.
+        data: Images (B, C, H, W) in [0, 1] (or uint8) and labels (B,), or the name of a data set with test images.
+        suite: Shipped suite (quick, grid, autoattack, audit, transfer, paper, table4, settings), YAML file, `Suite`, or
+            function that builds a `Suite` from a `Context`.
+        out: Folder of the store.
+        threat: Ball that adversarial images stay in; by default Linf with the eps that the model's checkpoint carries,
+            or the paper's 8/255 if it carries none.
+        seed: Seed of everything random.
+        batch_size: Images attacked at a time; a kill loses at most one batch of a long attack.
+        shard_size: Images per work item and result file; several processes share the items.
+        union: Leave misclassified images out, drop images once an attack breaks them, and run the cheapest attacks
+            first: gives the accuracy under the union of all attacks faster.
+        budget: Seconds after which the evaluation stops. A work item that is expected to take longer is not started; an
+            attack that does take longer is given up.
+        limit: Number of images to use, the first of the data.
+        keep_images: Whether to store adversarial images; by default, if the suite asks for it.
+        all_states: Whether to score every state, not only the deployed one; by default, unless `union`.
+        aware: Also attack a defended predictor through its defence.
+        unrollings: Unrolling steps K_a of the grid's attacks; fewer make a faster, weaker grid.
+        also: Further predictors to score every adversarial image on, by name; by default the suite's, and the
+            undefended "base" of a defended predictor.
+        sources: Other stores whose kept images are scored on this predictor.
+        name: Name of the model in the store; by default its class or function.
+        data_root: Folder of a named data set.
         data_options: Options of a named data set.
-        command: The command line that this call stands for, which the store and its report then show.
-        report: Called with the progress.
+        command: Command line that this call stands for; the store and its report show it.
+        report: Progress callback.
     """
     subject = Subject(predictor)
     if aware:
         _check_defended(subject)
     x, y, description = load_images(data, limit, data_root, data_options or {})
-    logits = ask(subject, x)
+    logits = first_logits(subject, x)
     classes = logits.shape[1]
     if int(y.max()) >= classes:
         raise ValueError(
@@ -95,7 +100,7 @@ def evaluate(
         raise TypeError(f"threat is a ball such as Linf(8 / 255) or L2(0.5), got {threat!r}")
     store = Store(out)
     rank, world_size = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
-    setting = Setting(
+    context = Context(
         subject,
         threat,
         aware=aware,
@@ -104,15 +109,17 @@ def evaluate(
         sources=[Path(s) for s in sources],
         classes=classes,
         data=description,
+        unrollings=unrollings,
     )
-    chosen = make_suite(suite, setting)
+    chosen = make_suite(suite, context)
+    asked = str(suite) if isinstance(suite, str | Path) else chosen.name
     plan = Plan(
         name=str(name or getattr(predictor, "__qualname__", type(predictor).__name__)),
         scored=scored_predictors(subject, chosen.also if also is None else also, default_base=also is None),
         data=description,
         threat=threat,
         suite=chosen.name,
-        asked=SuiteRequest(suite=str(suite), aware=aware, keep_images=bool(keep_images), command=command),
+        asked=SuiteRequest(suite=asked, aware=aware, keep_images=bool(keep_images), command=command),
         specs=chosen.specs,
         notes=chosen.notes,
         seed=seed,
@@ -120,7 +127,7 @@ def evaluate(
         shard_size=_positive("shard_size", shard_size),
         union=union,
         all_states=not union if all_states is None else all_states,
-        answers=recorded(logits, ask(subject, x)),
+        answers=fingerprint(logits, first_logits(subject, x)),
     )
     check_buildable(plan.specs, subject, seed, classes)
     store.clean_up()
@@ -139,7 +146,7 @@ def evaluate(
 
 
 def _check_defended(subject: Subject) -> None:
-    """Refuse --aware where there is nothing that attacks could be aware or unaware of."""
+    """Refuse --aware for a predictor without a defence to attack through."""
     if subject.undefended is None:
         why = (
             "the predictor has no defence: add --defence entropy (or wrap it in EntropyReduction)"
@@ -152,7 +159,7 @@ def _check_defended(subject: Subject) -> None:
 def load_images(
     data: tuple[Tensor, Tensor] | str, limit: int | None, root: str | Path | None, options: Mapping[str, Any]
 ) -> tuple[Tensor, Tensor, DataRecord]:
-    """Pixels, labels, and what the manifest says of them."""
+    """Checked images and labels, and their record for the manifest."""
     if isinstance(data, str):
         images: Images = load_dataset(data, root, **options).test
         x, y, name, split = images.pixels, images.labels, data, "test"
@@ -186,7 +193,7 @@ def load_images(
 
 
 def _checksum(x: Tensor, y: Tensor) -> str:
-    """12 hex digits over images and labels."""
+    """First 12 hex digits of the SHA-256 over images and labels."""
     digest = hashlib.sha256(f"{tuple(x.shape)} {x.dtype}".encode())
     digest.update(x.cpu().contiguous().numpy().tobytes())
     digest.update(y.cpu().contiguous().numpy().tobytes())
@@ -194,14 +201,13 @@ def _checksum(x: Tensor, y: Tensor) -> str:
 
 
 def checkpoint_threat(subject: Subject) -> Threat:
-    """Linf with the eps that the checkpoint says the model was trained for, else the paper's."""
-    model = subject.predictor if subject.dynamic is None else subject.dynamic.base
-    eps = (getattr(model, "metadata", None) or {}).get("eps")
+    """Linf with the eps that the model was trained for, or the paper's 8/255 if its checkpoint does not say."""
+    eps = subject.metadata.get("eps")
     return Linf(8 / 255 if eps is None else number(eps, "eps of the checkpoint"))
 
 
 def scored_predictors(subject: Subject, also: Mapping[str, Callee], *, default_base: bool) -> dict[str, Subject]:
-    """The deployed predictor first, then the others, by name."""
+    """All predictors that images are scored on, by name; the deployed one comes first."""
     if "deployed" in also:
         raise ValueError("'deployed' is the predictor under evaluation: name the others differently")
     base = {"base": subject.undefended} if default_base and subject.undefended is not None else {}

@@ -1,4 +1,4 @@
-"""Choosing the state to deploy, on held-out images (the paper's Sec. 4)."""
+"""Chooses the state to deploy, on held-out images (the paper's Sec. 4)."""
 
 from __future__ import annotations
 
@@ -21,18 +21,17 @@ def select_state(
     seed: int = 0,
     batch_size: int = 250,
 ) -> EarlyState:
-    """The state that is right most often under the ready-made PGD-10, the earliest if tied.
+    """The predictor, read at the state with the highest accuracy under the ready-made PGD-10; the earliest if tied.
 
-    The attack is on the undefended model at its final state, as it comes: whatever is chosen by it must be judged by
-    other attacks on other images.
+    The attack is on the undefended model at its final state. Judge the choice by other attacks on other images.
 
     Args:
         predictor: A DEQ, or a defence around one.
-        x: Held-out images, pixels in [0, 1]; never those that results are reported on.
-        y: Labels.
-        threat: Linf(8/255) if not given; ten steps of a quarter of its radius.
-        seed: Of the attack.
-        batch_size: Images at a time.
+        x: Held-out images, pixels in [0, 1]; not those that results are reported on.
+        y: Labels of the images.
+        threat: Ball of the attack, which takes ten steps of a quarter of its radius; Linf(8/255) if not given.
+        seed: Seed of the attack.
+        batch_size: Images attacked at a time.
     """
     threat = Linf(8 / 255) if threat is None else threat
     attack = PGD(threat, steps=10, step_size=threat.eps / 4, seed=seed)

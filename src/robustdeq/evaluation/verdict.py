@@ -1,4 +1,4 @@
-"""The answer of an evaluation."""
+"""The result of an evaluation."""
 
 from __future__ import annotations
 
@@ -14,35 +14,36 @@ from robustdeq.evaluation.store.store import Store
 
 @dataclass(frozen=True)
 class Verdict:
-    """Accuracies of the deployed predictor, each with a 95% interval; `store` has everything else."""
+    """Accuracies of the deployed predictor, each with a 95% interval; `store` holds all results."""
 
     store: Store
     complete: bool
-    """Every item of the suite is done; otherwise a time budget ended it."""
+    """Whether every work item of the suite is done; otherwise a time budget ended the run."""
     clean: Share
     attacks: dict[str, Share]
-    """Under each finished attack; empty under `union`, where attacks face only the images that are left."""
+    """Accuracy under each finished attack; empty under `union`, where attacks see only the images that are left."""
     minimum: Share | None
-    """The lowest of the grid's accuracies, as the paper reports; None without a complete grid."""
+    """The lowest accuracy under an attack of the grid, as the paper reports; None without a complete grid."""
     union: Share
-    """Per image the worst case over everything that was run."""
+    """Accuracy under the worst case over all attacks, image by image."""
     aa: dict[str, Share]
-    """Under AutoAttack with standard budgets."""
+    """Accuracy under AutoAttack with standard budgets, by attack name."""
     bounds: Interval
-    """Where the union's accuracy lies when everything is done."""
+    """Interval in which the union accuracy will lie when everything is done."""
     notes: list[str]
+    """What the reader of the results must know."""
     audit: Audit | None = None
-    """What the audit found, if the suite was the audit."""
+    """Flags and verdict, if the suite was the audit."""
     given_up: str | None = None
-    """What a time budget cut off: nothing of it is stored."""
+    """The attack that a time budget cut off; its batch under way is not stored."""
 
     @property
     def folder(self) -> Path:
-        """Where the results are."""
+        """Folder of the store."""
         return self.store.folder
 
     def table(self) -> str:
-        """Plain text: one line per number; of a grid its extremes. An audit has a table of its own."""
+        """The result as text, one line per number; the grid is summed up by its minimum, an audit has its own table."""
         if self.audit is not None:
             return "\n".join([self.audit.table(), *(f"note: {note}" for note in self.notes)])
         lines = [("clean", self.clean)]
@@ -64,8 +65,8 @@ class Verdict:
             )
         if self.given_up is not None:
             text.append(
-                f"the time ended within {self.given_up}, whose batch in hand is lost: give more, or go on with "
-                "a smaller --batch-size (into another --out where this one refuses it)"
+                f"the time budget ended within {self.given_up}, whose batch under way is lost: give more time, or "
+                "resume with a smaller --batch-size (into another --out if this one refuses it)"
             )
         return "\n".join([*text, *(f"note: {note}" for note in self.notes)])
 
@@ -73,7 +74,7 @@ class Verdict:
 def read_verdict(
     store: Store, *, complete: bool, bounds: Interval, audit: Audit | None = None, given_up: str | None = None
 ) -> Verdict:
-    """From the store."""
+    """The verdict from the results of a store."""
     shares: dict[str, Share] = {}
     minimum = None
     union_mode = store.manifest.union

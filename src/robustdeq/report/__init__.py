@@ -1,6 +1,6 @@
 """Tables, figures and pages from stores of results and folders of training runs; never from tensors."""
 
-from robustdeq.report.sources import Result, Run, Sources, find_sources
+from robustdeq.report.results import Result, Run, Sources, find_sources
 from robustdeq.report.tables import make_tables
 from robustdeq.report.write import Report, make_report, write_report
 

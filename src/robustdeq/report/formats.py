@@ -1,15 +1,15 @@
-"""Tables as CSV, Markdown and LaTeX."""
+"""Tables as CSV and LaTeX, and cells of Markdown tables."""
 
 from __future__ import annotations
 
 import csv
 import io
 
-from robustdeq.report.table import Table
+from robustdeq.report.tables.table import Table
 
 
 def as_csv(table: Table) -> str:
-    """One column per column, then what stands beneath and where from, for each of the row's numbers."""
+    """The columns of the table, then two that hold the small print and the origin of each number of the row."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([*table.head, "beneath (95% interval, K_a, attacks done)", "where from"])
@@ -21,17 +21,8 @@ def as_csv(table: Table) -> str:
     return text.getvalue()
 
 
-def as_markdown(table: Table) -> str:
-    """A pipe table with its title and notes."""
-    lines = [f"### {table.title}", ""]
-    lines.append("| " + " | ".join(map(_pipe, table.head)) + " |")
-    lines.append("|" + "---|" * len(table.head))
-    lines += ["| " + " | ".join(_pipe(cell.shown) for cell in row) + " |" for row in table.rows]
-    return "\n".join([*lines, "", *(f"{note}\n" for note in table.notes)])
-
-
 def as_latex(table: Table) -> str:
-    """A booktabs table."""
+    """A table in the style of the package booktabs."""
     columns = "".join("r" if table.numeric(k) else "l" for k in range(len(table.head)))
     lines = [
         r"\begin{table}",
@@ -51,7 +42,8 @@ def as_latex(table: Table) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _pipe(text: str) -> str:
+def in_pipe_table(text: str) -> str:
+    """Escape a cell of a Markdown table."""
     return text.replace("|", "\\|").replace("\n", " ")
 
 

@@ -1,4 +1,4 @@
-"""The images that are attacked worst, and the entropy along their states: clean, attacked, regulated."""
+"""Pages of the most attacked images, with the entropy along their states: clean, attacked, regulated."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ import numpy as np
 import polars as pl
 from PIL import Image
 
-from robustdeq.evaluation.analysis.metrics import judged_attacks
 from robustdeq.evaluation.store.store import Images
-from robustdeq.report.drawing import Figure, draw
-from robustdeq.report.sources import Result, Sources
+from robustdeq.report.figures.drawing import Figure, draw
+from robustdeq.report.results import Result, Sources
+from robustdeq.report.results.complete import finished
 
 SHOWN = 6
 """Images per store."""
 PAPERS = "entropy-paper"
-"""The defence that suite paper scores an undefended model's images on."""
+"""The defence that suite paper scores the images of an undefended model on."""
 
 
 @dataclass(frozen=True)
 class Picture:
-    """One attacked image."""
+    """One attacked image and the entropy of the prediction along its states."""
 
     number: int
     """Position in the test order."""
@@ -33,10 +33,11 @@ class Picture:
     prediction: str
     attack: str
     broken_by: int
-    """Attacks of the store under which the deployed predictor errs."""
+    """Number of attacks under which the deployed predictor is wrong."""
     of: int
+    """Number of finished attacks."""
     png: str
-    """The attacked image, base64."""
+    """The attacked image as PNG, base64."""
     clean_png: str | None
     """The image before the attack, if the store keeps it."""
     traces: Figure
@@ -44,7 +45,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class ImagePage:
-    """All stores that were evaluated on the same images."""
+    """The stores that were evaluated on the same images."""
 
     name: str
     title: str
@@ -52,14 +53,14 @@ class ImagePage:
 
 
 def make_pages(sources: Sources) -> list[ImagePage]:
-    """A page for each image set of which adversarial images are kept."""
+    """One page for each set of images whose adversarial images are kept."""
     sets: dict[str, list[Result]] = defaultdict(list)
-    for r in (r for r in sources.results if r.predictor == "deployed"):
-        sets[r.data.sha256].append(r)
+    for r in sources.deployed:
+        sets[r.manifest.data.sha256].append(r)
     pages = []
     for digest, results in sorted(sets.items()):
         groups = [(r, pictures) for r in results if (pictures := worst_pictures(r))]
-        data = results[0].data
+        data = results[0].manifest.data
         if groups:
             title = f"The images attacked worst: {data.name}, {data.split}, {data.images} images"
             pages.append(ImagePage(f"images-{digest}", title, groups))
@@ -67,8 +68,8 @@ def make_pages(sources: Sources) -> list[ImagePage]:
 
 
 def worst_pictures(r: Result) -> list[Picture]:
-    """The images that most attacks break, each under the kept attack that leaves it the lowest margin."""
-    complete = [name for name in judged_attacks(r.store) if r.store.complete(name)]
+    """The images that most attacks break, each under the kept attack with the lowest margin."""
+    complete = finished(r)
     kept = [name for name in complete if r.store.has_images(name)]
     if not kept:
         return []
@@ -86,7 +87,7 @@ def worst_pictures(r: Result) -> list[Picture]:
     pictures = []
     for row in ranking.iter_rows(named=True):
         mine = pl.col("image") == row["image"]
-        shard = row["image"] // r.store.manifest.shard_size
+        shard = row["image"] // r.manifest.shard_size
         clean = r.store.clean_images(shard)
         rows = r.store.rows(kept).filter(deployed & mine).sort("margin", "attack").head(1).collect()
         attack, found = rows["attack"][0], rows.row(0, named=True)
@@ -107,7 +108,7 @@ def worst_pictures(r: Result) -> list[Picture]:
 
 
 def _class(r: Result, label: int) -> str:
-    classes = r.store.manifest.model.metadata.get("classes")
+    classes = r.manifest.model.metadata.get("classes")
     return "none (not finite)" if label < 0 else str(classes[label] if classes else label)
 
 
@@ -121,7 +122,7 @@ def _png(images: Images, image: int) -> str:
 
 
 def _traces(r: Result, attack: str, image: int) -> Figure:
-    """Entropy along the states; regulated is the defended predictor on the attacked image."""
+    """Entropy along the states; "regulated" is that of the defended predictor on the attacked image."""
     mine = pl.col("image") == image
     clean = r.store.clean().filter(mine & (pl.col("state") != "final")).collect()
     attacked = r.store.rows(attack).filter(mine & (pl.col("state") != "final")).collect()
@@ -146,10 +147,10 @@ def _traces(r: Result, attack: str, image: int) -> Figure:
 
 
 def _without_and_with(r: Result) -> tuple[str, str | None]:
-    """The predictors of a store that are the undefended model, and a defended one if there is one."""
+    """The store's undefended predictor, and its defended one; None if there is no such one."""
     if r.undefended is not None:
         return r.undefended, r.predictor
-    beside = PAPERS in r.store.manifest.predictors and r.entropy is None
+    beside = PAPERS in r.manifest.predictors and r.entropy is None
     return r.predictor, PAPERS if beside else None
 
 

@@ -9,23 +9,20 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from robustdeq.host.files import remove_stale, write_atomically, write_together
-from robustdeq.report.commands import ROOT, ROOT_NOTE
-from robustdeq.report.drawing import Figure
-from robustdeq.report.figures import make_figures
-from robustdeq.report.formats import as_csv, as_latex, as_markdown
+from robustdeq.report.figures import Figure, make_figures
+from robustdeq.report.formats import as_csv, as_latex, in_pipe_table
 from robustdeq.report.images import ImagePage, make_pages
-from robustdeq.report.missing import Missing, missing_experiments
-from robustdeq.report.sources import Sources, find_sources
-from robustdeq.report.table import Table
-from robustdeq.report.tables import Say, make_tables, silent
+from robustdeq.report.missing import ROOT, ROOT_NOTE, Missing, missing_experiments
+from robustdeq.report.results import Sources, find_sources
+from robustdeq.report.tables import Say, Table, make_tables, silent
 
 LIST = ".robustdeq-report"
-"""What a report consists of, so that the next one into the same folder leaves nothing of it."""
+"""The file that lists a report's files, so that the next report in the same folder can remove them."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """Everything that results allow; the same results give the same bytes."""
+    """Everything that the results allow; the same results give the same bytes."""
 
     sources: Sources
     tables: list[Table]
@@ -33,28 +30,17 @@ class Report:
     pages: list[ImagePage]
     missing: list[Missing]
 
-    @property
-    def notes(self) -> list[tuple[str, str]]:
-        """What the stores say of themselves: (store, note)."""
-        deployed = [r for r in self.sources.results if r.predictor == "deployed"]
-        return [(r.label, note) for r in deployed for note in r.store.manifest.notes]
-
-    @property
-    def missing_note(self) -> str:
-        """What the commands for what is missing do not say; empty where they say it all."""
-        return ROOT_NOTE if any(f"--data-root {ROOT}" in m.command for m in self.missing) else ""
-
     def table(self, name: str) -> Table:
         """A table by its name, such as table-1."""
         return next(table for table in self.tables if table.name == name)
 
     def write(self, out: str | Path) -> Path:
-        """Into a folder, in the place of an earlier report's files; its index.html."""
+        """Write all files into a folder, remove those of an earlier report, and return the path of index.html."""
         folder, files = Path(out), self._files()
         folder.mkdir(parents=True, exist_ok=True)
         remove_stale(folder)
         earlier = _listed(folder)
-        _write_list(folder, earlier | set(files))  # whatever a kill leaves of either is in the list
+        _write_list(folder, earlier | set(files))  # a process killed from here on leaves no file that is not listed
         write_together({folder / name: text.encode() for name, text in files.items()})
         for name in earlier - set(files):
             (folder / name).unlink(missing_ok=True)
@@ -64,32 +50,51 @@ class Report:
     def _files(self) -> dict[str, str]:
         environment = Environment(
             loader=PackageLoader("robustdeq.report"),
-            autoescape=True,
+            autoescape=lambda name: str(name).endswith(".html"),
             undefined=StrictUndefined,
             trim_blocks=True,
             lstrip_blocks=True,
             keep_trailing_newline=True,
         )
-        content = {field.name: getattr(self, field.name) for field in fields(self)}
-        content |= {"notes": self.notes, "missing_note": self.missing_note}
-        files = {"index.html": environment.get_template("index.html").render(content)}
+        environment.filters["in_pipe_table"] = in_pipe_table
+        manifests = [(r.label, r.manifest) for r in self.sources.deployed]
+        content = {field.name: getattr(self, field.name) for field in fields(self)} | {
+            "commands": [(label, entry.command) for label, m in manifests for entry in m.asked if entry.command],
+            "notes": [(label, note) for label, manifest in manifests for note in manifest.notes],
+            "missing_note": ROOT_NOTE if any(f"--data-root {ROOT}" in m.command for m in self.missing) else "",
+        }
+        files = {name: environment.get_template(name).render(content) for name in ("index.html", "report.md")}
         for page in self.pages:
             files[f"{page.name}.html"] = environment.get_template("images.html").render(page=page)
         for table in self.tables:
             files[f"tables/{table.name}.csv"] = as_csv(table)
             files[f"tables/{table.name}.tex"] = as_latex(table)
-        for figure in self.figures:
-            files[f"figures/{figure.name}.svg"] = figure.svg
-        return {**files, "report.md": self._markdown()}
+        return files | {f"figures/{figure.name}.svg": figure.svg for figure in self.figures}
 
-    def _markdown(self) -> str:
-        parts = ["# robustdeq report\n", *map(as_markdown, self.tables)]
-        parts += [f"### {f.title}\n\n![{f.alt}](figures/{f.name}.svg)\n" for f in self.figures]
-        if self.notes:
-            parts.append("## Notes\n\n" + "\n".join(f"- {label}: {note}" for label, note in self.notes) + "\n")
-        parts.append("## Missing\n" + (f"\n{self.missing_note}\n" if self.missing_note else ""))
-        parts.append("\n".join(f"- {m.item}: {m.what}. `{m.command}`" for m in self.missing) + "\n")
-        return "\n".join(parts)
+
+def make_report(folders: Sequence[str | Path], say: Say = silent) -> Report:
+    """Make a report from stores of `evaluate`, folders of `train`, or folders above them; `say` takes its progress."""
+    say("reading the results")
+    sources = find_sources(folders)
+    tables = make_tables(sources, say)
+    say("drawing figures")
+    figures = make_figures(sources)
+    say("pages of images, and what is missing")
+    return Report(sources, tables, figures, make_pages(sources), missing_experiments(sources))
+
+
+def write_report(folders: Sequence[str | Path], out: str | Path, say: Say = silent) -> Path:
+    """Write everything that the results allow; the same results give the same bytes.
+
+    Args:
+        folders: Stores of `evaluate`, folders of `train`, or folders above them.
+        out: Folder of the report.
+        say: Progress callback, called with a line of text.
+
+    Returns:
+        The path of index.html.
+    """
+    return make_report(folders, say).write(out)
 
 
 def _write_list(folder: Path, names: set[str]) -> None:
@@ -97,40 +102,7 @@ def _write_list(folder: Path, names: set[str]) -> None:
 
 
 def _listed(folder: Path) -> set[str]:
-    """The files of an earlier report, those inside its folder."""
-    try:
-        names = (folder / LIST).read_text().splitlines()
-    except FileNotFoundError:
-        return set()
+    """The files of an earlier report, ignoring names that lead out of its folder."""
+    path = folder / LIST
+    names = path.read_text().splitlines() if path.is_file() else []
     return {name for name in names if (folder / name).resolve().is_relative_to(folder.resolve())}
-
-
-def make_report(folders: Sequence[str | Path], say: Say = silent) -> Report:
-    """From stores of `evaluate`, folders of `train`, or folders above them; `say` is told what is being done."""
-    say("reading the results")
-    sources = find_sources(folders)
-    tables = make_tables(sources, say)
-    say("drawing figures")
-    figures = make_figures(sources)
-    say("pages of images, and what is missing")
-    return Report(
-        sources=sources,
-        tables=tables,
-        figures=figures,
-        pages=make_pages(sources),
-        missing=missing_experiments(sources),
-    )
-
-
-def write_report(folders: Sequence[str | Path], out: str | Path, say: Say = silent) -> Path:
-    """Everything that the results allow; the same results give the same bytes.
-
-    Args:
-        folders: Stores of `evaluate`, folders of `train`, or folders above them.
-        out: Where the report goes.
-        say: Told what is being done.
-
-    Returns:
-        Its index.html.
-    """
-    return make_report(folders, say).write(out)

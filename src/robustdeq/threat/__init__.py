@@ -1,4 +1,4 @@
-"""Threat models and losses."""
+"""Threat models (how far an attacker may move an image), budgets and losses."""
 
 from robustdeq.threat.balls import L2, Linf, Threat
 from robustdeq.threat.budget import Budget, number

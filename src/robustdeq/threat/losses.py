@@ -1,4 +1,4 @@
-"""Losses of attacks and objectives, per image, larger is worse for the classifier."""
+"""Losses of attacks and training objectives, one value per image; larger is worse for the classifier."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 DLR_OFFSET = 1e-12
-"""Added to the denominators of the DLR losses, which vanish where the leading logits are equal."""
+"""Added to the denominators of the DLR losses, which are zero where the leading logits are equal."""
 
 
 def cross_entropy(logits: Tensor, y: Tensor) -> Tensor:
@@ -29,9 +29,9 @@ def margin(logits: Tensor, y: Tensor) -> Tensor:
 
 
 def dlr(logits: Tensor, y: Tensor) -> Tensor:
-    """The margin over z_pi1 - z_pi3, pi the descending order: it does not change with the logits' shift and scale.
+    """The margin divided by z_pi1 - z_pi3, with pi the descending order (Croce & Hein 2020, Eq. 6).
 
-    Croce & Hein 2020, Eq. 6.
+    It is invariant to shifting and scaling the logits.
     """
     z = _precise(logits)
     _require_classes("dlr", z, 3)
@@ -40,7 +40,7 @@ def dlr(logits: Tensor, y: Tensor) -> Tensor:
 
 
 def dlr_targeted(logits: Tensor, y: Tensor, target: Tensor) -> Tensor:
-    """(z_target - z_y) / (z_pi1 - (z_pi3 + z_pi4) / 2), Croce & Hein 2020, Eq. 7."""
+    """(z_target - z_y) / (z_pi1 - (z_pi3 + z_pi4) / 2) (Croce & Hein 2020, Eq. 7)."""
     z = _precise(logits)
     _require_classes("dlr_targeted", z, 4)
     ordered = z.sort(dim=-1).values
@@ -48,10 +48,10 @@ def dlr_targeted(logits: Tensor, y: Tensor, target: Tensor) -> Tensor:
 
 
 def confident(log_p: Tensor, y: Tensor) -> Tensor:
-    """max_{i != y} log p_i, for an oracle that shows log-probabilities: how sure of one wrong class its states are.
+    """max_{i != y} log p_i, for an oracle that shows log-probabilities averaged over states.
 
-    Against a defence that lowers entropies: what is confident already, though wrong, it can only confirm. The values
-    are taken as they are: normalising a mean of log-probabilities over states would hide that they disagree.
+    It attacks a defence that lowers the entropy: such a defence confirms a prediction that is already confident, even a
+    wrong one. The values are not normalised again, which would hide that states disagree.
     """
     log_p = _precise(log_p)
     _require_classes("confident", log_p, 2)
@@ -76,5 +76,5 @@ def _require_classes(name: str, logits: Tensor, classes: int) -> None:
 
 
 def _precise(logits: Tensor) -> Tensor:
-    """Half-precision logits in float32: a KL divergence in bfloat16 can come out negative."""
+    """Convert half-precision logits to float32; in bfloat16, rounding can make a KL divergence negative."""
     return logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from typing_extensions import override
 
+from robustdeq.attacks.ascent import Gradient, gradient_of
 from robustdeq.models import DEQ
 from robustdeq.models.dynamics import BoundDynamics
 from robustdeq.training.draws import Draws
@@ -20,26 +21,13 @@ Loss = Callable[[Tensor, int], Tensor]
 """(logits, inner step) -> the loss of each image."""
 
 
-class InnerGradient(ABC):
-    """The gradient of one inner attack, asked for at every step; it may carry something from step to step."""
-
-    @abstractmethod
-    def __call__(self, x: Tensor, step: int) -> Tensor:
-        """The gradient of each image's loss in its pixels, at inner step `step` (counting from 0)."""
-
-    @property
-    def handed_on(self) -> CarriedState | None:
-        """The state for the loss's own pass to start from, if the policy hands one on."""
-        return None
-
-
 @dataclass(frozen=True)
 class InnerPolicy(ABC):
     """Chooses how an inner attack computes its gradients; a new one begins with every batch."""
 
     @abstractmethod
-    def begin(self, model: nn.Module, loss: Loss, states: StatePolicy, draws: Draws) -> InnerGradient:
-        """The gradient for one attack on one batch; the model is in eval mode."""
+    def begin(self, model: nn.Module, loss: Loss, states: StatePolicy, draws: Draws) -> Gradient:
+        """The gradient for one attack on one batch, asked for at every inner step; the model is in eval mode."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +35,8 @@ class Cold(InnerPolicy):
     """Every inner step solves from z^[0] and differentiates by the model's own gradient policy (the paper's attack)."""
 
     @override
-    def begin(self, model: nn.Module, loss: Loss, states: StatePolicy, draws: Draws) -> InnerGradient:
-        return _ColdGradient(model, loss, states, draws)
+    def begin(self, model: nn.Module, loss: Loss, states: StatePolicy, draws: Draws) -> Gradient:
+        return gradient_of(lambda x, step: loss(logits_of(model, x, states, draws, f"attack.{step}"), step))
 
 
 @dataclass(frozen=True)
@@ -90,28 +78,18 @@ class Carried(InnerPolicy):
             raise ValueError(f"damping is the weight of f and must lie in (0, 1], got {self.damping}")
 
     @override
-    def begin(self, model: nn.Module, loss: Loss, states: StatePolicy, draws: Draws) -> InnerGradient:
+    def begin(self, model: nn.Module, loss: Loss, states: StatePolicy, draws: Draws) -> Gradient:
         if not isinstance(model, DEQ):
             raise TypeError(
                 f"{type(model).__name__} is not a DEQ: it has no state that an inner attack could carry; "
                 "use the inner attack Cold (objective.inner: cold)"
             )
-        return _CarriedGradient(self, model, loss, states, draws)
+        return CarriedGradient(self, model, loss, states, draws)
 
 
-class _ColdGradient(InnerGradient):
-    def __init__(self, model: nn.Module, loss: Loss, states: StatePolicy, draws: Draws) -> None:
-        self.model, self.loss, self.states, self.draws = model, loss, states, draws
+class CarriedGradient:
+    """The gradient of one attack on one batch, by the formulas of `Carried`."""
 
-    @override
-    def __call__(self, x: Tensor, step: int) -> Tensor:
-        x = x.detach().requires_grad_()
-        with torch.enable_grad():
-            logits = logits_of(self.model, x, self.states, self.draws, f"attack.{step}")
-            return torch.autograd.grad(self.loss(logits, step).sum(), x)[0]
-
-
-class _CarriedGradient(InnerGradient):
     def __init__(self, policy: Carried, model: DEQ, loss: Loss, states: StatePolicy, draws: Draws) -> None:
         self.policy, self.model, self.loss, self.states, self.draws = policy, model, loss, states, draws
         self.z: Tensor | None = None
@@ -120,14 +98,14 @@ class _CarriedGradient(InnerGradient):
         """The carried adjoints, shaped like z."""
 
     @property
-    @override
     def handed_on(self) -> CarriedState | None:
+        """The state for the loss's own pass to start from, if the policy hands one on."""
         if self.z is None or not self.policy.handed_on:
             return None
         return CarriedState(self.z, self.policy.first)
 
-    @override
     def __call__(self, x: Tensor, step: int) -> Tensor:
+        """The gradient in the pixels of each image's loss, zero where it is not finite."""
         x = x.detach().requires_grad_()
         iterations = self.policy.iterations
         with torch.enable_grad():
@@ -140,7 +118,8 @@ class _CarriedGradient(InnerGradient):
                 self._iterate(f, self.z, step)
             y = self._iterate(f, self.z, step, keep_graph=True)
             # only what lies between y and x is walked through: not the part of f before the injection
-            return _pulled_back(y, x, self.a)
+            gradient = _pulled_back(y, x, self.a)
+        return torch.where(gradient.isfinite(), gradient, 0)
 
     @torch.no_grad()
     def _first_state(self, f: BoundDynamics, z0: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from typing_extensions import override
 
+from robustdeq.attacks.ascent import climb
 from robustdeq.models import DEQ
 from robustdeq.models.blocks import constant_weights
 from robustdeq.models.modes import attacking
@@ -20,7 +21,7 @@ from robustdeq.solve import GradientPolicy, Phantom, jacobian_penalty
 from robustdeq.threat import Linf, Threat, cross_entropy, kl
 from robustdeq.training.draws import Draws
 from robustdeq.training.forward import CarriedState, continued_pass, logits_of, solved_pass
-from robustdeq.training.inner import Carried, Cold, InnerPolicy, Loss
+from robustdeq.training.inner import Carried, CarriedGradient, Cold, InnerPolicy, Loss
 from robustdeq.training.states import Final, StatePolicy
 
 
@@ -181,7 +182,7 @@ class Adversarial(Objective):
             gradient = self.inner.begin(model, self.climbed(model, x, y, draws), self.states, draws)
             start = self.start(x, draws) if start is None else start
             x_adv = climb(gradient, start, x, self.threat, steps=self.steps, step_size=self.step_size)
-        return x_adv, gradient.handed_on
+        return x_adv, gradient.handed_on if isinstance(gradient, CarriedGradient) else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -252,22 +253,6 @@ def _searching(model: nn.Module) -> Iterator[None]:
     """Eval mode, only images are differentiated, and what depends on the weights alone is computed once."""
     with attacking(model), model.constant_parts() if isinstance(model, DEQ) else nullcontext():
         yield
-
-
-def climb(
-    gradient: Callable[[Tensor, int], Tensor],
-    start: Tensor,
-    origin: Tensor,
-    threat: Threat,
-    *,
-    steps: int,
-    step_size: float,
-) -> Tensor:
-    """`steps` projected ascent steps along gradient(x, step), each image along its own."""
-    x = start.detach()
-    for step in range(steps):
-        x = threat.project(x + step_size * threat.ascent(gradient(x, step)), origin)
-    return x
 
 
 def _sum(

@@ -5,10 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from robustdeq.attacks.ascent import climb, gradient_of
 from robustdeq.models.modes import attacking
 from robustdeq.threat import Threat, cross_entropy
 from robustdeq.training.draws import Draws
-from robustdeq.training.objectives import Adversarial, climb
+from robustdeq.training.objectives import Adversarial
 
 TOLERATED_GAP = 0.02
 """Accuracy by which the inner attack may be weaker than PGD from cold starts before training warns."""
@@ -21,14 +22,14 @@ def correct_counts(
     *,
     threat: Threat,
     steps: int,
-    step_size: float,
+    step_size: float | None,
     seed: int,
     batch_size: int,
     first: int = 0,
 ) -> tuple[int, int]:
-    """How many images are classified correctly: clean, and both clean and after PGD with the model's own gradient.
+    """Count the images classified correctly: clean, and both clean and after PGD with the model's own gradient.
 
-    The start of image i depends on (seed, first + i), not on batches or ranks.
+    The random start of image i depends on (seed, first + i) alone, not on batches or ranks.
     """
     clean = robust = 0
     with attacking(model):
@@ -41,12 +42,7 @@ def correct_counts(
                 for k, image in enumerate(images)
             ]
             start = (images + torch.cat(offsets).to(images.device)).clamp(0, 1)
-
-            def gradient(z: Tensor, step: int, labels: Tensor = labels) -> Tensor:
-                z = z.detach().requires_grad_()
-                with torch.enable_grad():
-                    return torch.autograd.grad(cross_entropy(model(z), labels).sum(), z)[0]
-
+            gradient = gradient_of(lambda z, _, labels=labels: cross_entropy(model(z), labels))  # type: ignore[misc]
             attacked = climb(gradient, start, images, threat, steps=steps, step_size=step_size)
             with torch.no_grad():
                 fooled = model(attacked).argmax(1) != labels

@@ -1,6 +1,21 @@
-"""What an attacker sees; the one part of `attacks` that knows models."""
+"""Oracles: what an attacker sees of a predictor. Only this part of `attacks` knows models.
 
-from robustdeq.attacks.oracles.oracle import Direct, Oracle, SurrogateAlone
+Every oracle is a callable from pixels to logits with autograd. It shows the gradient of a surrogate, with the values of
+the surrogate (`values="surrogate"`) or of the deployed predictor (`values="deployed"`).
+
+| oracle | gradient |
+|---|---|
+| `Direct` | the predictor's own autograd; works for any callable |
+| `UnrolledState` | K damped steps of f from an intermediate state (the paper's intermediate-state attack) |
+| `Estimate` | any gradient policy (Phantom, Implicit, Neumann, ...) at any state: oblivious, aware or BPDA |
+| `Exact` | autograd through every solver step and, smoothed, through the defence |
+| `WatchedStates` | mean log-probabilities at the states that a defence looks at |
+| `StackedStates` | `UnrolledState` with steps and damping of each image's own |
+
+A new oracle subclasses `Oracle`, or `StateOracle` if it estimates a gradient at a state.
+"""
+
+from robustdeq.attacks.oracles.oracle import Direct, Oracle
 from robustdeq.attacks.oracles.stacked import StackedStates
 from robustdeq.attacks.oracles.states import Estimate, Exact, StateOracle, UnrolledState, WatchedStates
 
@@ -11,7 +26,6 @@ __all__ = [
     "Oracle",
     "StackedStates",
     "StateOracle",
-    "SurrogateAlone",
     "UnrolledState",
     "WatchedStates",
 ]

@@ -1,15 +1,16 @@
-"""What an attacker sees: logits with gradients, of an estimator that need not be the deployed predictor."""
+"""The base class of all oracles, and the oracle that differentiates the predictor itself."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from typing_extensions import override
 
 from robustdeq.models.modes import attacking
 from robustdeq.models.straight import straight_through
@@ -19,10 +20,10 @@ Values = Literal["surrogate", "deployed"]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Oracle(ABC):
-    """A plain callable, pixels -> logits with autograd, so that any attack library runs on it unmodified.
+    """A callable from pixels to logits with autograd, on which any attack library runs unmodified.
 
     The gradient is always the surrogate's. The values are the surrogate's too, or those of the deployed predictor
-    (`values="deployed"`, straight-through): an attack that steers by what it sees must see the deployed ones.
+    (`values="deployed"`, straight-through). An attack that steers by the values it sees needs the deployed ones.
     """
 
     values: Values = "surrogate"
@@ -41,16 +42,16 @@ class Oracle(ABC):
         """The surrogate's logits, differentiable in x; called in eval mode, with parameters that need no gradients."""
 
     def estimate_and_deploy(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """The surrogate's logits and the deployed ones; overridden where one solve serves both."""
+        """The surrogate's logits and the deployed ones; overridden where one solve gives both."""
         surrogate = self.estimate(x)
         with torch.no_grad():
             return surrogate, self.target(x.detach())
 
     def for_rows(self, places: Tensor) -> Oracle:
-        """What is asked when only these images of a batch are shown; overridden where images have their own settings.
+        """The oracle for some images of a batch; overridden where images have settings of their own.
 
         Args:
-            places: Where they stand in the batch.
+            places: Positions of the images in the batch.
         """
         return self
 
@@ -80,7 +81,7 @@ class Oracle(ABC):
         return surrogate, deployed.detach()
 
     def prepared(self) -> AbstractContextManager[Any]:
-        """Eval mode and no gradients for parameters, put back afterwards."""
+        """Context with the model in eval mode and without gradients for parameters; restores both at the end."""
         return attacking(self.target) if isinstance(self.target, nn.Module) else nullcontext()
 
 
@@ -91,44 +92,15 @@ class Direct(Oracle):
     predictor: Callable[[Tensor], Tensor]
 
     @property
+    @override
     def target(self) -> Callable[[Tensor], Tensor]:
-        """The deployed predictor."""
         return self.predictor
 
+    @override
     def estimate(self, x: Tensor) -> Tensor:
-        """Its logits."""
         return self.predictor(x)
 
+    @override
     def estimate_and_deploy(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """The same logits twice, from one pass."""
         logits = self.estimate(x)
         return logits, logits.detach()
-
-
-@dataclass(frozen=True, eq=False)
-class SurrogateAlone(Oracle):
-    """Another oracle's surrogate, taken for the deployed predictor."""
-
-    oracle: Oracle
-
-    @property
-    def target(self) -> Callable[[Tensor], Tensor]:
-        """The surrogate."""
-        return self.oracle.surrogate
-
-    def estimate(self, x: Tensor) -> Tensor:
-        """Its logits."""
-        return self.oracle.surrogate(x)
-
-    def estimate_and_deploy(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """The same logits twice, from one pass."""
-        logits = self.estimate(x)
-        return logits, logits.detach()
-
-    def for_rows(self, places: Tensor) -> Oracle:
-        """Of what the other one shows then."""
-        return replace(self, oracle=self.oracle.for_rows(places))
-
-    def prepared(self) -> AbstractContextManager[Any]:
-        """As the other."""
-        return self.oracle.prepared()

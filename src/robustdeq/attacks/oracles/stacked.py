@@ -1,4 +1,4 @@
-"""Several intermediate-state attacks in one batch: small batches cost their overhead, not their arithmetic."""
+"""Several intermediate-state attacks in one batch, because small batches are dominated by overhead."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Literal
 
 import torch
 from torch import Tensor
+from typing_extensions import override
 
-from robustdeq.attacks.oracles.states import OneState, StateOracle, UnrolledState
+from robustdeq.attacks.oracles.states import StateOracle, UnrolledState, View
 from robustdeq.models import BoundDynamics
 from robustdeq.solve import GradientPolicy, SolvedState
 from robustdeq.solve.solver import Map
@@ -17,22 +18,22 @@ from robustdeq.solve.solver import Map
 
 @dataclass(frozen=True, eq=False)
 class UnrolledRows(GradientPolicy):
-    """Damped applications of f, as many and as damped as each row wants; rows that have theirs leave."""
+    """Damped applications of f, with the number and damping of each row's own; finished rows leave the batch."""
 
     steps: Tensor
-    """(B,), int64."""
+    """Number of steps of each row, (B,), int64."""
     damping: Tensor
-    """(B,)."""
+    """Weight of f of each row, (B,)."""
     undamped_first: bool = False
-    """Begin with y = f(z), as `Phantom` does."""
+    """Whether to begin with y = f(z), as `Phantom` does."""
 
+    @override
     def connect(self, f: Map, state: SolvedState) -> Tensor:
-        """The unrolled states, each row's own."""
         assert isinstance(f, BoundDynamics)
         y, u = state.z.detach(), f.u
         y = f(y) if self.undamped_first else y
-        if not isinstance(u, Tensor):  # an injection of the user's own: nobody knows what its rows are
-            return self._staying(f, y)
+        if not isinstance(u, Tensor):  # a user's own kind of injection, whose rows cannot be selected
+            return self._without_leaving(f, y)
         order = self.steps.argsort(descending=True, stable=True)
         damping = self.damping.to(y)[order].reshape(-1, *[1] * (y.ndim - 1))
         y, u, done = y[order], u[order], []
@@ -45,7 +46,7 @@ class UnrolledRows(GradientPolicy):
             y = torch.lerp(y, f(y), damping[:staying])
         return torch.cat([y, *reversed(done)])[order.argsort()]
 
-    def _staying(self, f: Map, y: Tensor) -> Tensor:
+    def _without_leaving(self, f: Map, y: Tensor) -> Tensor:
         column = (-1, *[1] * (y.ndim - 1))
         damping, wanted = self.damping.to(y).reshape(column), self.steps.reshape(column)
         for k in range(1, int(wanted.max()) + 1):
@@ -53,21 +54,21 @@ class UnrolledRows(GradientPolicy):
         return y
 
 
-@dataclass(frozen=True, eq=False)
-class StackedStates(OneState, StateOracle):
-    """`UnrolledState` with K_a and lambda of each image's own; the state i is everybody's.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StackedStates(StateOracle):
+    """`UnrolledState` with K_a and lambda of each image's own; the state i is common to all images.
 
     Args:
         predictor: A DEQ, or a defence around one.
-        state: i.
-        steps: K_a of each image of the batch, (B,).
-        damping: lambda of each, (B,).
-        form: As of `UnrolledState`.
-        aware: As of `UnrolledState`.
+        state: Number i of the intermediate state, from 1.
+        steps: Number K_a of unrolled steps of each image, (B,).
+        damping: Weight lambda of f of each image, (B,).
+        form: "paper" or "released", see `UnrolledState`.
+        aware: Whether the state is taken from the defended pass, see `UnrolledState`.
         values: "surrogate" or "deployed", see `Oracle`.
     """
 
-    state: int
+    state: int = 3
     steps: Tensor
     damping: Tensor
     form: Literal["paper", "released"] = "paper"
@@ -75,11 +76,11 @@ class StackedStates(OneState, StateOracle):
 
     @classmethod
     def of(cls, oracles: Sequence[UnrolledState], which: Tensor) -> StackedStates:
-        """Oracles that differ in K_a and lambda alone, each image looked at by that of its own number.
+        """Stack oracles that differ only in K_a and lambda.
 
         Args:
-            oracles: Of one predictor, state, form, awareness and values.
-            which: The number of each image's oracle, (B,).
+            oracles: Oracles with the same predictor, state, form, awareness and values.
+            which: Number of each image's oracle in this sequence, (B,).
         """
         first = oracles[0]
         common = [(o.state, o.form, o.aware, o.values) for o in oracles]
@@ -96,21 +97,26 @@ class StackedStates(OneState, StateOracle):
         )
 
     @property
+    @override
+    def view(self) -> View:
+        return "aware" if self.aware else "oblivious"
+
+    @property
+    @override
     def policy(self) -> GradientPolicy:
-        """The unrolling of each row."""
         return UnrolledRows(self.steps, self.damping, undamped_first=self.form == "released")
 
+    @override
     def for_rows(self, places: Tensor) -> StackedStates:
-        """With the settings of those images."""
         return replace(self, steps=self.steps[places], damping=self.damping[places])
 
+    @override
     def estimate(self, x: Tensor) -> Tensor:
-        """Each image by its own settings."""
         self._check_rows(x)
         return super().estimate(x)
 
+    @override
     def estimate_and_deploy(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Each image by its own settings, and the deployed logits."""
         self._check_rows(x)
         return super().estimate_and_deploy(x)
 

@@ -1,4 +1,4 @@
-"""Oracles of deep equilibrium models and of defences around them (METHOD.md sections 2 and 5)."""
+"""Oracles of deep equilibrium models and of defences around them (docs/method.md, sections 2 and 5)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Literal
 
 import torch
 from torch import Tensor
+from typing_extensions import override
 
 from robustdeq.attacks.oracles.oracle import Oracle
 from robustdeq.models.predictor import DynamicPredictor, Pass
@@ -16,70 +17,73 @@ from robustdeq.models.straight import straight_through
 from robustdeq.solve import GradientPolicy, Phantom, SolvedState, Unrolled
 
 View = Literal["oblivious", "aware", "bpda"]
-"""What the attacker's pass runs: the undefended model; the defended pass, its states read at the received image; or the
-defended pass, read at the purified image, whose dependence on the received one is taken as the identity."""
+"""The pass that the attacker differentiates.
+
+"oblivious" is the pass of the undefended model. "aware" is the defended pass, its states read at the received image.
+"bpda" is the defended pass read at the purified image, which is differentiated as if it were the received one.
+"""
 
 
 @dataclass(frozen=True, eq=False)
 class StateOracle(Oracle):
-    """Gradients of an estimator at a state of a pass; the state itself is a constant."""
+    """An oracle that estimates the gradient at a state of the solve; the state itself is a constant."""
 
     predictor: DynamicPredictor
 
     def __post_init__(self) -> None:
         super().__post_init__()
         _check_dynamic(self, self.predictor)
-        if self.seen not in ("oblivious", "aware", "bpda"):
-            raise ValueError(f"view must be 'oblivious', 'aware' or 'bpda', got {self.seen!r}")
+        if self.view not in ("oblivious", "aware", "bpda"):
+            raise ValueError(f"view must be 'oblivious', 'aware' or 'bpda', got {self.view!r}")
         self._check_state()
 
     def _check_state(self) -> None:
-        """Also before each pass: a model's solver may be replaced."""
+        """Called before each pass too, because a model's solver may be replaced."""
         steps = self.predictor.base.solver.max_steps
-        if self.at is not None and not 1 <= self.at <= steps:
-            raise ValueError(f"state counts from 1 to the solver's {steps} steps, got {self.at}")
+        if self.state is not None and not 1 <= self.state <= steps:
+            raise ValueError(f"state counts from 1 to the solver's {steps} steps, got {self.state}")
 
     @property
+    @override
     def target(self) -> Callable[[Tensor], Tensor]:
-        """The deployed predictor."""
         return self.predictor
 
     @property
     @abstractmethod
-    def seen(self) -> View:
-        """What the attacker's pass runs."""
+    def view(self) -> View:
+        """The pass that the attacker differentiates."""
 
     @property
     @abstractmethod
-    def at(self) -> int | None:
-        """The state, or None for the one that the model reads out."""
+    def state(self) -> int | None:
+        """Number of the state, from 1; None for the state that the model reads out."""
 
     @property
     @abstractmethod
     def policy(self) -> GradientPolicy:
-        """The estimator."""
+        """The gradient estimator."""
 
+    @override
     def estimate(self, x: Tensor) -> Tensor:
-        """The head at what the estimator makes of the state."""
         self._check_state()
         model = self.predictor.base
-        walker = model if self.seen == "oblivious" else self.predictor
-        judge_last = self.policy.needs_inverse or (self.at is None and model.reads_residuals)
+        walker = model if self.view == "oblivious" else self.predictor
+        judge_last = self.policy.needs_inverse or (self.state is None and model.reads_residuals)
         with torch.no_grad():
-            walked = walker.walk(x.detach(), steps=self.at, judge_last=judge_last)
+            walked = walker.walk(x.detach(), steps=self.state, judge_last=judge_last)
         return self._connect(x, walked)
 
+    @override
     def estimate_and_deploy(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """One pass for both, where the attacker's pass is the deployed one."""
         self._check_state()
         predictor, model = self.predictor, self.predictor.base
-        # a defended pass may restart the solver's history: its inverse estimate is then that of its last state only
-        if predictor.defended and (self.seen == "oblivious" or self.policy.needs_inverse):
+        # a defended pass may restart the solver's history; its inverse estimate then belongs to its last state only
+        if predictor.defended and (self.view == "oblivious" or self.policy.needs_inverse):
             return super().estimate_and_deploy(x)
-        read = predictor.reads_residuals or (self.at is None and model.reads_residuals)
+        read = predictor.reads_residuals or (self.state is None and model.reads_residuals)
         judge_last = self.policy.needs_inverse or read
         last = predictor.steps_read
-        steps = None if last is None or self.at is None else max(last, self.at)
+        steps = None if last is None or self.state is None else max(last, self.state)
         with torch.no_grad():
             walked = predictor.walk(x.detach(), steps=steps, judge_last=judge_last)
             deployed = predictor.read_out(walked)
@@ -88,50 +92,33 @@ class StateOracle(Oracle):
     def _connect(self, x: Tensor, walked: Pass) -> Tensor:
         model, solution = self.predictor.base, walked.solution
         assert solution.trajectory is not None
-        if self.at is None:
+        if self.state is None:
             state = model.read(solution)
         else:
             state = SolvedState(
-                z=solution.trajectory[self.at - 1],
-                step=solution.steps.clamp_max(self.at),
+                z=solution.trajectory[self.state - 1],
+                step=solution.steps.clamp_max(self.state),
                 solution=solution,
                 batch_coupled=model.solver.batch_coupled,
             )
-        if self.seen == "bpda":
-            x = straight_through(walked.input_at(self.at or len(solution.trajectory)), x)
+        if self.view == "bpda":
+            x = straight_through(walked.input_at(self.state or len(solution.trajectory)), x)
         f, _ = model.begin(x)
         logits: Tensor = model.head(f.unpack(self.policy.connect(f, state)))
         return logits
 
 
-class OneState:
-    """What is seen by oracles that look at one state, of the undefended pass or of the defended one."""
-
-    state: int
-    aware: bool
-
-    @property
-    def seen(self) -> View:
-        """By `aware`."""
-        return "aware" if self.aware else "oblivious"
-
-    @property
-    def at(self) -> int:
-        """`state`."""
-        return self.state
-
-
 @dataclass(frozen=True, eq=False)
-class UnrolledState(OneState, StateOracle):
-    """The intermediate-state attack (i, K_a, lambda): the loss at y, unrolled from the detached z^[i].
+class UnrolledState(StateOracle):
+    """The intermediate-state attack (i, K_a, lambda): logits at y, unrolled from the detached state z^[i].
 
     Args:
         predictor: A DEQ, or a defence around one.
-        state: i.
-        steps: K_a.
-        damping: lambda, the weight of f.
-        form: "paper": K_a damped steps from z^[i]; "released": y = f(z^[i]), then K_a damped steps.
-        aware: The state is that of the defended pass, not of the undefended one.
+        state: Number i of the intermediate state, from 1.
+        steps: Number K_a of unrolled steps.
+        damping: Weight lambda of f in each step.
+        form: "paper" takes K_a damped steps from z^[i]; "released" takes K_a damped steps from f(z^[i]).
+        aware: Whether the state is taken from the defended pass instead of the undefended one.
         values: "surrogate" or "deployed", see `Oracle`.
     """
 
@@ -150,8 +137,13 @@ class UnrolledState(OneState, StateOracle):
         _ = self.policy
 
     @property
+    @override
+    def view(self) -> View:
+        return "aware" if self.aware else "oblivious"
+
+    @property
+    @override
     def policy(self) -> GradientPolicy:
-        """The unrolling."""
         kind = Phantom if self.form == "released" else Unrolled
         return kind(steps=self.steps, damping=self.damping)
 
@@ -162,8 +154,8 @@ class Estimate(StateOracle):
 
     Args:
         predictor: A DEQ, or a defence around one.
-        gradient: The estimator; the model's own if not given. Phantom(9, 0.5) at the final state is "ready-made".
-        state: The state it starts from; the one that the model reads out if not given.
+        gradient: Gradient policy; the model's own if None. Phantom(9, 0.5) at the final state is "ready-made".
+        state: Number of the state where it starts; the state that the model reads out if None.
         view: "oblivious", "aware" or "bpda", see `View`.
         values: "surrogate" or "deployed", see `Oracle`.
     """
@@ -178,33 +170,24 @@ class Estimate(StateOracle):
             raise ValueError("gradients through the solver are those of robustdeq.attacks.Exact")
 
     @property
-    def seen(self) -> View:
-        """`view`."""
-        return self.view
-
-    @property
-    def at(self) -> int | None:
-        """`state`."""
-        return self.state
-
-    @property
+    @override
     def policy(self) -> GradientPolicy:
-        """`gradient`, or the model's."""
         return self.predictor.base.gradient if self.gradient is None else self.gradient
 
 
 @dataclass(frozen=True, eq=False)
 class Exact(Oracle):
-    """Autograd through every solver step, to what is deployed.
+    """Autograd through every solver step of the deployed predictor.
 
-    On an undefended predictor this is the exact gradient of the deployed logits. Around a defence it differentiates
-    through the defence's inner updates too, with the sign smoothed to tanh(g / (smoothing * mean |g|)), recomputing
-    each intervention in the backward pass; the surrogate's values are then those of the smoothed defence.
+    For an undefended predictor this is the exact gradient of the deployed logits. For a defended one it differentiates
+    the defence's inner updates too, with the sign smoothed to tanh(g / (smoothing * mean |g|)). Each intervention is
+    recomputed in the backward pass. The surrogate's values are then those of the smoothed defence.
 
     Args:
         predictor: A DEQ, or a defence around one.
-        smoothing: Of the sign. None: what the defence adds to the input is a constant (BPDA through the solver).
-        oblivious: The undefended model's gradient instead.
+        smoothing: Width of the smoothed sign. If None, the change that the defence makes to the input is treated as a
+            constant (BPDA through the solver).
+        oblivious: Whether to differentiate the undefended model instead.
         values: "surrogate" or "deployed", see `Oracle`.
     """
 
@@ -219,34 +202,36 @@ class Exact(Oracle):
             raise ValueError(f"smoothing must be positive, or None for a constant; got {self.smoothing}")
 
     @property
+    @override
     def target(self) -> Callable[[Tensor], Tensor]:
-        """The deployed predictor."""
         return self.predictor
 
+    @override
     def estimate(self, x: Tensor) -> Tensor:
-        """The deployed logits, differentiated all the way."""
         predictor = self.predictor.undefended() if self.oblivious else self.predictor
         walked = predictor.walk_differentiably(
             x, steps=predictor.steps_read, judge_last=predictor.reads_residuals, smoothing=self.smoothing
         )
         return predictor.read_out(walked, exact=True)
 
+    @override
     def estimate_and_deploy(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Undefended, the surrogate is the deployed predictor."""
         if self.predictor.defended:
             return super().estimate_and_deploy(x)
-        surrogate = self.estimate(x)
+        surrogate = self.estimate(x)  # without a defence the surrogate is the deployed predictor
         return surrogate, surrogate.detach()
 
 
 @dataclass(frozen=True, eq=False)
 class WatchedStates(Oracle):
-    """The states a defence looks at, all at once: log p(x), the mean over those states of log softmax h(f(z; x)).
+    """Mean over the states that a defence looks at of log softmax h(f(z; x)).
 
-    Under the loss "confident" (the largest mean log p of a wrong class) an attack makes one wrong class likely at every
-    one of them, so that the defence's descent of the entropy works for the attacker. (The paper's variant looks at a
-    state before it is solved again with the new input; here it is read after that. The released one looks at the state
-    that a segment hands on; here the segment's last is read, the same where residuals fall.)
+    With the loss "confident" (the largest mean log-probability of a wrong class), an attack makes one wrong class
+    likely at all of these states, so that the defence, which descends the entropy, works for the attacker.
+
+    The states differ slightly from those the defence sees. The paper's variant looks at a state before it is solved
+    again with the new input; here it is read afterwards. The released variant looks at the state that a segment hands
+    on; here the segment's last state is read, which is the same where residuals fall.
     """
 
     predictor: DynamicPredictor
@@ -256,18 +241,19 @@ class WatchedStates(Oracle):
         _check_dynamic(self, self.predictor)
 
     @property
+    @override
     def target(self) -> Callable[[Tensor], Tensor]:
-        """The deployed predictor."""
         return self.predictor
 
+    @override
     def estimate(self, x: Tensor) -> Tensor:
-        """Mean log-probabilities, at the purified images, taken as the received ones plus a constant."""
+        """Mean log-probabilities at the purified images, which count as the received ones plus a constant."""
         with torch.no_grad():
             walked = self.predictor.walk(x.detach(), steps=max(self.predictor.watched), judge_last=False)
         return self._mean(x, walked)
 
+    @override
     def estimate_and_deploy(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """One pass for both."""
         predictor, last = self.predictor, self.predictor.steps_read
         steps = None if last is None else max(last, *predictor.watched)
         with torch.no_grad():
@@ -278,13 +264,11 @@ class WatchedStates(Oracle):
     def _mean(self, x: Tensor, walked: Pass) -> Tensor:
         model, states, trajectory = self.predictor.base, self.predictor.watched, walked.solution.trajectory
         assert trajectory is not None
-        total = None
+        log_p = []
         for t in states:
             f, _ = model.begin(straight_through(walked.input_at(t), x))
-            log_p = model.head(f.unpack(f(trajectory[t - 1]))).log_softmax(-1)
-            total = log_p if total is None else total + log_p
-        assert total is not None
-        return total / len(states)
+            log_p.append(model.head(f.unpack(f(trajectory[t - 1]))).log_softmax(-1))
+        return sum(log_p[1:], log_p[0]) / len(states)
 
 
 def _check_dynamic(oracle: Oracle, predictor: object) -> None:

@@ -20,8 +20,8 @@ from robustdeq.evaluation import evaluate as run_suite
 from robustdeq.evaluation.run.stacking import bundles
 from robustdeq.evaluation.suites.attacks import DAMPINGS, UNROLLINGS
 from robustdeq.evaluation.suites.attacks import grid as grid_specs
-from robustdeq.evaluation.suites.context import Setting
 from robustdeq.evaluation.suites.subject import Subject
+from robustdeq.evaluation.suites.suite import Context
 from robustdeq.models import MDEQ
 from robustdeq.plain import default_layout, grid
 from robustdeq.recipes import parse_config, read_recipe
@@ -97,7 +97,7 @@ def _one(ckpt: str, name: str, images: int, data_root: Path | None, say: Callabl
 def _rows(deployed: EarlyState, eps: float, count: int) -> int:
     """Of our largest batch: where there are few images, attacks of the grid share batches."""
     subject = Subject(deployed)
-    specs = grid_specs(Setting(subject, Linf(eps)))
+    specs = grid_specs(Context(subject, Linf(eps)))
     together = max(map(len, bundles(specs, subject, shard_size=count, batch_size=BATCH)))
     return min(BATCH, together * count)
 

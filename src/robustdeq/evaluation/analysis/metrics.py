@@ -1,4 +1,4 @@
-"""Accuracies and what else the paper's tables say, from the store alone."""
+"""The numbers of the paper's tables and figures, from a store alone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHARE_COLUMNS = ("accuracy", "low", "high", "images")
 
 
 class IncompleteError(ValueError):
-    """The store does not hold what a number needs."""
+    """The store does not hold the results that a number needs."""
 
 
 @dataclass(frozen=True)
@@ -32,28 +32,28 @@ class Strongest:
     damping: float
     accuracy: Share
     oracle_options: dict[str, Any]
-    """Of the oracle, as in the manifest."""
+    """Options of its oracle, as in the manifest."""
 
 
 def grid_attacks(store: Store) -> list[str]:
-    """The intermediate-state attacks of a store: METHOD.md's 144, oblivious and aware."""
+    """Names of the grid's attacks in a store, oblivious and aware."""
     return [name for name, config in store.manifest.attacks.items() if config.spec.in_grid]
 
 
 def judged_attacks(store: Store) -> list[str]:
-    """The attacks of a store that stay in its threat, and are no checks that attacks work."""
+    """Names of the attacks that stay inside the threat; sanity checks are left out."""
     return store.manifest.judged_attacks()
 
 
 def minimum_attacks(store: Store) -> list[str]:
-    """What the paper takes the minimum over: the grid; without dynamics, PGD-10 with the predictor's own gradient."""
+    """Names of the attacks of the paper's minimum: the grid; without dynamics, PGD-10 on the predictor's gradient."""
     if store.manifest.dynamic:
         return grid_attacks(store)
     return [name for name, config in store.manifest.attacks.items() if config.spec.group == "ready"]
 
 
 def clean_accuracy(store: Store, *, predictor: str = DEPLOYED, state: str | None = None) -> Share:
-    """On clean images."""
+    """Accuracy on clean images."""
     correct = store.clean().filter(_column(predictor, state)).select("image", "correct").collect()
     return wilson(int(correct["correct"].sum()), len(correct))
 
@@ -64,14 +64,14 @@ def accuracy(
     """Accuracy under each attack, for each predictor and state asked for.
 
     Args:
-        store: Results.
-        attacks: Names; all if not given.
+        store: The store.
+        attacks: Names of attacks; all if not given.
         predictor: One of the scored predictors; all if not given.
         state: "1".."N", "final", "deployed" (the one each predictor deploys), or None for all.
 
     Returns:
         attack, predictor, state, accuracy, low, high (Wilson, 95%), images, complete. Under `union` an accuracy is that
-        of the images the attack was tried on, so it says nothing of the whole; use `union_accuracy`.
+        of the images that the attack was run on only; use `union_accuracy` there.
     """
     rows = store.rows(attacks)
     if predictor is not None:
@@ -112,8 +112,8 @@ def outcomes(
 ) -> tuple[NDArray[np.int32], list[str], NDArray[np.bool_]]:
     """Images, attacks, and whether each image is still classified correctly: (images, attacks).
 
-    Images that an attack was not tried on, because of its limit or under `union`, it does not break; the first
-    column, "clean", holds whether they were classified correctly before.
+    The first column, "clean", holds whether images were classified correctly before. An attack breaks no image that it
+    was not run on, because of its limit or under `union`.
     """
     images, names, correct, _ = _outcomes(store, attacks, predictor, state)
     return images, names, correct
@@ -122,7 +122,7 @@ def outcomes(
 def _outcomes(
     store: Store, attacks: Sequence[str] | None, predictor: str, state: str | None
 ) -> tuple[NDArray[np.int32], list[str], NDArray[np.bool_], NDArray[np.bool_]]:
-    """As `outcomes`, and whether each attack was tried on each image."""
+    """`outcomes`, and whether each attack was run on each image."""
     names = list(store.attacks if attacks is None else attacks)
     clean = store.clean().filter(_column(predictor, state)).select("image", "correct").sort("image").collect()
     images = clean["image"].to_numpy()
@@ -148,9 +148,9 @@ def _outcomes(
 def union_accuracy(
     store: Store, attacks: Sequence[str] | None = None, *, predictor: str = DEPLOYED, state: str | None = None
 ) -> Share:
-    """Per image the worst case over clean and all attacks (`judged_attacks` if not said), then the mean.
+    """Share of images that are correct when clean and under every attack (`judged_attacks` if not given).
 
-    In a store of a `--union` run it is known of the deployed predictor alone.
+    A store of a `--union` run knows it for the deployed predictor only.
     """
     check_union_known(store, predictor, state)
     names = judged_attacks(store) if attacks is None else attacks
@@ -161,9 +161,9 @@ def union_accuracy(
 def paper_minimum(
     store: Store, attacks: Sequence[str] | None = None, *, predictor: str = DEPLOYED, state: str | None = None
 ) -> Share:
-    """The minimum over attacks of the accuracy over the data set, as the paper reports; `minimum_attacks` if not said.
+    """The lowest accuracy under one of the attacks (`minimum_attacks` if not given), as the paper reports.
 
-    An attack with a limit is judged on the images it was tried on. The interval comes from resampling the images: a
+    An attack with a limit is judged on the images it was run on. The interval comes from resampling the images: a
     minimum of many shares is lower than each of them by chance.
     """
     names = _finished(store, minimum_attacks(store) if attacks is None else attacks)
@@ -172,9 +172,9 @@ def paper_minimum(
 
 
 def aa_accuracy(store: Store, *, predictor: str = DEPLOYED, state: str | None = None) -> dict[str, Share]:
-    """Under AutoAttack with standard budgets at the threat, by attack name: which oracle it used is in the manifest.
+    """Accuracy under AutoAttack with standard budgets at the threat, by attack name; empty for a `--union` run.
 
-    Of the images it was tried on, those that are correct before and after; not known of a store of a `--union` run.
+    It is the share of images that are correct before and after, of those it was run on. The manifest names its oracle.
     """
     if store.manifest.union:
         return {}
@@ -195,7 +195,7 @@ def entropy_change(
 
     Returns:
         attack, share (of images whose clean entropy is lower than the attacked one), difference (mean of attacked minus
-        clean entropy, nats), images; of the images whose entropies are both finite, null if there is none.
+        clean entropy, nats), images. Over the images with finite entropies; null without any.
     """
     column = _column(predictor, state)
     clean = store.clean().filter(column).select("image", clean="entropy")
@@ -216,7 +216,7 @@ def entropy_change(
 
 
 def strongest(store: Store, *, predictor: str = DEPLOYED) -> Strongest:
-    """Of the grid, on the deployed state; the first of the manifest's order if tied."""
+    """The strongest attack of the grid, at the deployed state; the first in the manifest if tied."""
     names = _finished(store, grid_attacks(store))
     table = accuracy(store, names, predictor=predictor)
     best = table.row(int(table["accuracy"].arg_min() or 0), named=True)
@@ -232,9 +232,10 @@ def strongest(store: Store, *, predictor: str = DEPLOYED) -> Strongest:
 
 
 def by_oracle(store: Store, *, predictor: str = DEPLOYED, state: str | None = DEPLOYED) -> pl.DataFrame:
-    """Fig. 3a and 5: the grid's accuracies with their (i, K_a, lambda): attack, aware, i, K, damping, accuracy, ...
+    """Figs. 3a and 5: accuracy under each attack of the grid.
 
-    `accuracy`'s columns; those of the oracle are `i`, `K`, `damping`, `aware`.
+    Returns:
+        The columns of `accuracy`, and the oracle's i, K, damping, aware.
     """
     table = accuracy(store, grid_attacks(store), predictor=predictor, state=state)
     configs = [store.manifest.attacks[name].spec.oracle_options for name in table["attack"]]
@@ -247,14 +248,14 @@ def by_oracle(store: Store, *, predictor: str = DEPLOYED, state: str | None = DE
 
 
 def strongest_oracles(store: Store, count: int) -> list[tuple[int, int, float]]:
-    """The (i, K_a, lambda) whose attacks leave the least, the strongest first; the manifest's order where tied."""
+    """The (i, K_a, lambda) of the strongest attacks, strongest first; ties in the order of the manifest."""
     _finished(store, grid_attacks(store))
     oracles = by_oracle(store).sort("accuracy", maintain_order=True).select("i", "K", "damping")
     return oracles.unique(maintain_order=True).head(count).rows()
 
 
 def strongest_by_state(store: Store, *, predictor: str = DEPLOYED) -> pl.DataFrame:
-    """Table 8: per lambda and state i the strongest K_a: aware, damping, i, K, accuracy, low, high."""
+    """Table 8: the strongest K_a for each lambda and state i: aware, damping, i, K, attack, accuracy, low, high."""
     table = by_oracle(store, predictor=predictor)
     return (
         table.sort("aware", "damping", "i", "accuracy", "K")
@@ -265,10 +266,9 @@ def strongest_by_state(store: Store, *, predictor: str = DEPLOYED) -> pl.DataFra
 
 
 def by_setting(store: Store) -> pl.DataFrame:
-    """Table 5: the paper's minimum of every predictor with an entropy reduction, by its settings.
+    """Table 5: the paper's minimum for every predictor with an entropy reduction, over the oblivious grid.
 
-    Over the oblivious grid, whose images are the same for all settings: a suite's further predictors stand beside
-    the deployed one.
+    The oblivious grid's images do not depend on the defence, so one store can score many settings on them.
 
     Returns:
         predictor, variant, every (T_f), steps (R), accuracy, low, high, images.
@@ -287,8 +287,8 @@ def by_setting(store: Store) -> pl.DataFrame:
 def transfer_matrix(stores: dict[str, Store], *, state: str | None = None) -> pl.DataFrame:
     """Table 3: the lowest accuracy on a target (row) under the attacks made against a source (column).
 
-    A store's own grid is its diagonal; the others are what `shown_from` says. Whatever else a source keeps images of is
-    left out: both are minima over the grid. A pair without results is missing.
+    Both are minima over the source's grid (`shown_from`); the diagonal is a store's own grid. A pair without results is
+    missing.
 
     Returns:
         target, source, accuracy, low, high, attacks.
@@ -305,11 +305,10 @@ def transfer_matrix(stores: dict[str, Store], *, state: str | None = None) -> pl
 
 
 def shown_from(source: Store, target: Store) -> list[str]:
-    """The attacks of a target's store that show it the images of a source's grid; of itself, its own grid.
+    """Names of the target's attacks that are images of the source's grid; a store's own grid if both are the same.
 
-    That is what it was evaluated on with `sources` (attacks of the group transfer, inside the target's threat), if the
-    source still is what it was then. Of a defended source with aware attacks these alone: its oblivious images are
-    those of its undefended model.
+    Images of a source that has changed since do not count. If the source has aware attacks, only these count: its
+    oblivious images are those of its undefended model.
     """
     home, configs, own = source.folder.resolve(), source.manifest.attacks, grid_attacks(source)
     if home == target.folder.resolve():
@@ -328,13 +327,13 @@ def shown_from(source: Store, target: Store) -> list[str]:
 
 
 def _column(predictor: str, state: str | None) -> pl.Expr:
-    """The rows of a predictor at a state; None or "deployed": the one it deploys."""
+    """Selects the rows of a predictor at a state; None or "deployed" for the deployed one."""
     here = pl.col("deployed") if state in (None, DEPLOYED) else pl.col("state") == state
     return (pl.col("predictor") == predictor) & here
 
 
 def check_union_known(store: Store, predictor: str, state: str | None) -> None:
-    """Refuse what a `--union` run has no results of: broken images leave by what is deployed."""
+    """Refuse predictors and states that a `--union` run has no results for."""
     if store.manifest.union and (predictor != DEPLOYED or state not in (None, DEPLOYED)):
         raise IncompleteError(
             f"{store.folder} was evaluated with --union, where images that the deployed predictor fails on leave: the "
@@ -343,7 +342,7 @@ def check_union_known(store: Store, predictor: str, state: str | None) -> None:
 
 
 def _finished(store: Store, attacks: Sequence[str]) -> list[str]:
-    """The names, if every one of them has been run on every image."""
+    """The names, if all these attacks have been run on every image."""
     if not attacks:
         raise IncompleteError(f"{store.folder} holds no such attacks: evaluate it with --suite grid first")
     if store.manifest.union:
@@ -361,5 +360,5 @@ def check_complete(store: Store, attacks: Sequence[str]) -> None:
     if missing:
         raise IncompleteError(
             f"{store.folder} lacks results of {len(missing)} of {len(attacks)} attacks ({', '.join(missing[:3])}"
-            f"{', ...' if len(missing) > 3 else ''}): run the same evaluation again, it goes on where it stopped"
+            f"{', ...' if len(missing) > 3 else ''}): run the same evaluation again, it resumes where it stopped"
         )

@@ -1,4 +1,4 @@
-"""Two stores of the same images, compared image by image."""
+"""Compares two stores of the same images, image by image."""
 
 from __future__ import annotations
 
@@ -14,9 +14,17 @@ from robustdeq.evaluation.store.store import Store
 def difference(
     a: Store, b: Store, attacks: Sequence[str] | None = None, *, predictor: str = DEPLOYED, state: str | None = None
 ) -> Difference:
-    """Union accuracy of b minus that of a, paired image by image; the attacks that both have if not said.
+    """Union accuracy of b minus that of a, paired image by image.
 
-    On the first images, as many as every one of the attacks was tried on.
+    Args:
+        a: The store that is subtracted.
+        b: The other store.
+        attacks: Names of attacks; those that both stores have if not given.
+        predictor: The scored predictor.
+        state: "1".."N" or "final"; the deployed one if not given.
+
+    Returns:
+        The difference on the first images, as many as all these attacks were run on.
     """
     names = shared_attacks(a, b, judged_attacks(a)) if attacks is None else list(attacks)
     if not names:
@@ -32,14 +40,14 @@ def difference(
 
 
 def shared_attacks(a: Store, b: Store, attacks: Sequence[str]) -> list[str]:
-    """Those of a store's attacks that count in the other too, under the same name and in every setting the same."""
+    """Those of a's attacks that b has under the same name, with the same settings and inside its threat."""
     ours, theirs = a.manifest.attacks, b.manifest.attacks
     judged = judged_attacks(b)
     return [name for name in attacks if name in judged and ours[name].hash == theirs[name].hash]
 
 
 def tried_images(store: Store, attacks: Sequence[str]) -> int:
-    """How many images, the first of the test order, all of these attacks were tried on."""
+    """Number of images, the first of the data, that all these attacks were run on."""
     limits = [store.manifest.attacks[name].spec.limit for name in attacks]
     images = store.manifest.data.images
     return min([images, *(limit for limit in limits if limit is not None)])

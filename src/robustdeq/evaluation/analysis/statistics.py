@@ -1,4 +1,4 @@
-"""Intervals of shares and of minima of shares."""
+"""95% intervals of shares, of minima of shares, and of their differences."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Share:
 
 
 def wilson(count: int, images: int) -> Share:
-    """A proportion with Wilson's score interval."""
+    """The share count / images with Wilson's score interval."""
     if images == 0:
         return Share(float("nan"), 0.0, 1.0, 0)
     z = NormalDist().inv_cdf((1 + LEVEL) / 2)
@@ -42,12 +42,12 @@ def bootstrap_minimum(correct: NDArray[np.bool_], tried: NDArray[np.bool_] | Non
     """The smallest column mean of (images, attacks), with an interval that covers the choice of the smallest.
 
     The interval spans the percentiles of the minimum over resampled images and Wilson's interval of the smallest
-    column: resampling alone makes a point of a share of 0 or 1, however few the images.
+    column: the resampled interval alone of a share of 0 or 1 is a single point, however few the images.
 
     Args:
-        correct: Outcomes.
-        tried: Where there are outcomes, the means being over these; everywhere if not given.
-        seed: Of the resampling.
+        correct: Whether each image is correct under each attack, (images, attacks).
+        tried: Whether each attack was run on each image; means are over these. All if not given.
+        seed: Seed of the resampling.
     """
     tried = np.ones_like(correct) if tried is None else tried
     used = tried.any(axis=1)
@@ -60,7 +60,7 @@ def bootstrap_minimum(correct: NDArray[np.bool_], tried: NDArray[np.bool_] | Non
     means = _resampled_means((correct & tried).astype(np.float32), seed)
     if not tried.all():
         drawn = _resampled_means(tried.astype(np.float32), seed)  # the same draws
-        nowhere = np.full_like(drawn, np.inf)  # an attack none of whose images is drawn is not the smallest
+        nowhere = np.full_like(drawn, np.inf)  # an attack without drawn images is not the smallest
         means = np.divide(means, drawn, out=nowhere, where=drawn > 0)
     low, high = _percentiles(means.min(axis=1))
     return Share(share.value, min(low, share.low), max(high, share.high), share.images)
@@ -68,7 +68,7 @@ def bootstrap_minimum(correct: NDArray[np.bool_], tried: NDArray[np.bool_] | Non
 
 @dataclass(frozen=True)
 class Difference:
-    """Of two accuracies on the same images, with its 95% interval."""
+    """The difference of two accuracies on the same images, with its 95% interval."""
 
     value: float
     low: float
@@ -82,10 +82,10 @@ class Difference:
 def bootstrap_difference(a: NDArray[np.bool_], b: NDArray[np.bool_], *, seed: int = 0) -> Difference:
     """mean(b) - mean(a) of paired outcomes, with a conservative interval.
 
-    It spans the percentiles over resampled images and the interval that follows from Wilson's of the two shares whose
-    difference it is, images gained and images lost: each bound lies as far from the value as the root of the sum of
-    the squares of how far theirs lie. Resampling alone makes a point of no gain and no loss, however few the images;
-    so the bounds are then those of a share of 0, to both sides.
+    The interval spans the percentiles over resampled images and the interval that follows from Wilson's intervals of
+    the two shares whose difference it is, images gained and images lost: the distances of their bounds from their
+    values add up in squares. The resampled interval alone of no gain and no loss is a single point, however few the
+    images.
     """
     images = len(a)
     gained, lost = (wilson(int(which.sum()), images) for which in (b & ~a, a & ~b))
@@ -100,8 +100,8 @@ def bootstrap_difference(a: NDArray[np.bool_], b: NDArray[np.bool_], *, seed: in
 def bootstrap_minimum_difference(a: NDArray[np.bool_], b: NDArray[np.bool_], *, seed: int = 0) -> Difference:
     """The smallest column mean of b minus that of a, both (images, attacks) of the same images.
 
-    The interval spans the percentiles over resampled images, the smallest chosen anew in each, and the interval of the
-    two columns that are the smallest, as those of `bootstrap_minimum` and `bootstrap_difference` do.
+    The interval spans the percentiles over resampled images, with the smallest column chosen in each resample, and
+    `bootstrap_difference` of the two smallest columns.
     """
     fixed = bootstrap_difference(*(c[:, int(c.mean(axis=0).argmin())] for c in (a, b)), seed=seed)
     left, right = (_resampled_means(c.astype(np.float32), seed).min(axis=1) for c in (a, b))  # the same draws
@@ -110,11 +110,11 @@ def bootstrap_minimum_difference(a: NDArray[np.bool_], b: NDArray[np.bool_], *, 
 
 
 def _resampled_means(values: NDArray[np.float32], seed: int) -> NDArray[np.float64]:
-    """(RESAMPLES, columns): column means over images drawn with replacement."""
+    """Column means over images drawn with replacement, (RESAMPLES, columns)."""
     generator = np.random.default_rng(seed)
     images = len(values)
     means = np.empty((RESAMPLES, values.shape[1]))
-    for begin in range(0, RESAMPLES, 100):  # weights of a hundred resamples at a time bound the memory
+    for begin in range(0, RESAMPLES, 100):  # a hundred resamples at a time, to bound the memory
         weights = generator.multinomial(images, np.full(images, 1 / images), size=100)
         means[begin : begin + 100] = weights.astype(np.float32) @ values / images
     return means

@@ -1,1 +1,1 @@
-"""The audit: probes, flags and the verdict."""
+"""The audit of a defence: probes, flags and the verdict."""

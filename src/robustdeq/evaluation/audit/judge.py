@@ -1,4 +1,4 @@
-"""The audit: what a reviewer would try on a defence (METHOD.md, end of section 5), and what the results give away."""
+"""How the audit reaches its verdict: measurements raise flags, and flags and accuracies give the verdict."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import numpy as np
 import polars as pl
 from torch import Tensor
 
-from robustdeq.attacks import Oracle
 from robustdeq.evaluation.analysis import metrics
 from robustdeq.evaluation.analysis.statistics import Difference, Share, bootstrap_difference
 from robustdeq.evaluation.audit.probes import Probes, probe, seconds_per_image
@@ -21,13 +20,13 @@ from robustdeq.host.files import write_atomically
 
 FILE = "audit.json"
 TOLERATED = 0.01
-"""Share of images by which an expectation may be missed before a flag is raised."""
+"""Share of images that may contradict an expectation before a flag is raised."""
 VANISHING = 0.05
-"""Share of images without a gradient before a flag is raised."""
+"""Share of images that may have no gradient before a flag is raised."""
 UNCONVERGED = 0.5
-"""Share of images whose solve has not converged before a flag is raised."""
+"""Share of images whose solver may miss its tolerance before a flag is raised."""
 BROKEN = 0.05
-"""Robust accuracy at or below this is called broken."""
+"""Robust accuracy at or below which the verdict is broken."""
 
 FLAGS = {
     "vanishing-gradients": "gradients are zero where attacks start: white-box attacks are blind",
@@ -35,51 +34,51 @@ FLAGS = {
     "more-steps-hurt": "more steps break fewer images than 10",
     "large-eps": "accuracy does not reach 0 at a radius that hides the image",
     "randomness": "two passes on the same image differ: attacks need expectation over transformation",
-    "batch-dependence": "predictions depend on batch-mates: images are not judged by themselves",
+    "batch-dependence": "predictions depend on the other images of the batch: images are not judged by themselves",
     "non-convergence": "the solver does not reach the equilibrium: gradients that assume it are wrong",
 }
-"""Each explained in docs/audit.md."""
+"""Flags and their meaning; docs/audit.md explains each."""
 BLACK_BOX = ("square", "stored")
-"""Attacks that see no gradient of the predictor, beside those on its undefended base."""
+"""Attacks that see no gradient; those on the undefended base count as black-box too."""
 MASKING = ("vanishing-gradients", "black-box-beats-white-box", "more-steps-hurt", "large-eps")
-"""Flags that say the white-box numbers overstate robustness."""
+"""Flags that mean that white-box attacks overstate robustness."""
 
 
 @dataclass(frozen=True)
 class Flag:
-    """Something that makes the numbers suspect."""
+    """A measurement that makes the accuracies suspect."""
 
     name: str
     meaning: str
     value: float
-    """What was measured."""
+    """Measured value."""
     limit: float
-    """What was tolerated."""
+    """Largest value that raises no flag."""
 
 
 @dataclass(frozen=True)
 class Audit:
-    """What the audit found."""
+    """Flags and verdict of the audit, with the accuracies they rest on."""
 
     verdict: str
-    """masked: the white-box numbers are not to be believed; broken; no-gain over its static base, none that these
-    images show; or stands."""
+    """masked: white-box attacks overstate robustness; broken: hardly any image is robust; no-gain: these images show no
+    gain over the static base; stands: none of these."""
     flags: list[Flag]
     clean: Share
     union: Share
     base_clean: Share | None
     base_union: Share | None
     gain: Difference | None
-    """The union less that of the static base, paired image by image."""
+    """Union accuracy minus that of the static base, paired image by image."""
     attacks: dict[str, Share]
     base_attacks: dict[str, Share]
     probes: Probes
     seconds: float
-    """Per image and prediction; shown, never compared."""
+    """Seconds per image of a prediction; shown, never compared."""
     base_seconds: float | None
 
     def table(self) -> str:
-        """Static base beside defended, and the flags."""
+        """The accuracies of the predictor and of its static base, the flags, and the verdict, as text."""
         beside = self.base_union is not None
         lines = [f"{'accuracy':24}  {'deployed':>26}" + (f"  {'static base':>26}" if beside else "")]
 
@@ -100,11 +99,10 @@ class Audit:
 
 
 def finish_audit(plan: Plan, store: Store, x: Tensor, y: Tensor, *, write: bool) -> Audit:
-    """Probe the predictor, judge the results, and keep both in the store."""
-    device = plan.subject.device or x.device
-    images = (x.to(plan.subject.dtype) / 255 if x.dtype.is_floating_point is False else x).to(device)
-    oracle = _probe_oracle(plan)
-    probes = probe(plan.subject, oracle, images, y.to(device))
+    """Probe the predictor, judge the results, and write both to the store if `write`."""
+    images = plan.subject.pixels(x)
+    oracle = build_oracle(next(spec for spec in plan.specs if spec.name == "apgd-ce"), plan.subject)
+    probes = probe(plan.subject, oracle, images, y.to(images.device))
     sample = images[: plan.batch_size]
     base = plan.scored.get("base")
     seconds = seconds_per_image(plan.subject, sample)
@@ -115,12 +113,8 @@ def finish_audit(plan: Plan, store: Store, x: Tensor, y: Tensor, *, write: bool)
     return audit
 
 
-def _probe_oracle(plan: Plan) -> Oracle:
-    return build_oracle(next(spec for spec in plan.specs if spec.name == "apgd-ce"), plan.subject)
-
-
 def judge(store: Store, subject: Subject, probes: Probes, seconds: float, base_seconds: float | None) -> Audit:
-    """Flags and verdict from the store and the probes."""
+    """Flags and verdict from the results of a store and the probes."""
     inside = metrics.judged_attacks(store)
     flags = [
         Flag(name, FLAGS[name], value, limit)
@@ -170,7 +164,7 @@ def _shares(store: Store, predictor: str) -> dict[str, Share]:
 
 
 def _measurements(store: Store, subject: Subject, probes: Probes, inside: list[str]) -> list[tuple[str, float, float]]:
-    """(flag, value, limit)."""
+    """What the flags are raised by: name of the flag, measured value, largest value that raises no flag."""
     configs = store.manifest.attacks
     black = [name for name in inside if configs[name].spec.attack in BLACK_BOX or configs[name].spec.on == "base"]
     white = [name for name in inside if name not in black]

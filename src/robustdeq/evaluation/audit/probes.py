@@ -1,4 +1,4 @@
-"""Properties of a predictor that no attack shows: randomness, batch-mates, gradients that vanish, cost."""
+"""Properties of a predictor that no attack shows: randomness, batch dependence, vanishing gradients, cost."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
+from typing_extensions import override
 
 from robustdeq.attacks import Oracle
 from robustdeq.evaluation.run.out_of_memory import halving
@@ -17,29 +18,29 @@ from robustdeq.evaluation.suites.subject import Subject
 from robustdeq.threat import cross_entropy
 
 IMAGES = 100
-"""How many images are looked at."""
+"""Number of images that are probed."""
 
 
 @dataclass(frozen=True)
 class Probes:
-    """What was measured on the first images."""
+    """Measurements on the first images."""
 
     images: int
     random: float
     """Share of images whose prediction differs between two passes, or whose logits do by more than rounding."""
     batch: float
-    """Share of images whose prediction depends on their batch-mates."""
+    """Share of images whose prediction depends on the other images of the batch."""
     vanishing: float
     """Share of images on which the gradient of the loss is zero, or not finite, in every pixel."""
     cost: float
-    """Arithmetic of a prediction, in evaluations of f (without dynamics: in predictions, so 1)."""
+    """Arithmetic of a prediction, in evaluations of f; 1 without dynamics."""
     base_cost: float
-    """The same of the undefended model."""
+    """Cost of the undefended model."""
 
 
 @torch.no_grad()
 def probe(subject: Subject, oracle: Oracle, x: Tensor, y: Tensor) -> Probes:
-    """Look at a predictor through one oracle."""
+    """Probe a predictor; the oracle gives the gradients."""
     x, y = x[:IMAGES], y[:IMAGES]
     base = subject if subject.undefended is None else Subject(subject.undefended)
     with subject.prepared():
@@ -58,7 +59,7 @@ def probe(subject: Subject, oracle: Oracle, x: Tensor, y: Tensor) -> Probes:
 
 
 def _predict(subject: Subject, x: Tensor) -> Tensor:
-    """Logits, in parts where the whole does not fit into memory."""
+    """Logits, in parts if the whole batch does not fit into memory."""
     return torch.cat(halving(subject.predictor, x))
 
 
@@ -84,7 +85,7 @@ def _share(flags: Tensor) -> float:
 
 
 def arithmetic(subject: Subject, x: Tensor) -> float:
-    """Multiplications of a prediction, in evaluations of f."""
+    """Arithmetic of a prediction, in evaluations of f."""
     own = _flops(subject.predictor, x, subject)
     model = None if subject.dynamic is None else subject.dynamic.base
     if model is None:
@@ -102,15 +103,15 @@ def _flops(call: Any, argument: Tensor, subject: Subject) -> int:
 
 
 class _Count(TorchDispatchMode):
-    """Adds up convolutions and matrix products, forward and backward.
+    """Counts the operations of convolutions and matrix products, forward and backward.
 
-    (`FlopCounterMode` hooks into modules, and a defence that differentiates on the way trips over its hooks.)
+    torch's `FlopCounterMode` hooks into modules and fails on a defence that differentiates during its forward pass.
     """
 
     total = 0
 
+    @override
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run the operation and count it."""
         result = func(*args, **(kwargs or {}))
         formula = flop_registry.get(func._overloadpacket)
         if formula is not None:
@@ -119,7 +120,7 @@ class _Count(TorchDispatchMode):
 
 
 def seconds_per_image(subject: Subject, x: Tensor) -> float:
-    """Of a prediction in a batch; the best of three, to be shown and never compared."""
+    """Seconds per image of a prediction, the best of three; shown and never compared."""
     best = float("inf")
     with subject.prepared(), torch.no_grad():
         for _ in range(3):

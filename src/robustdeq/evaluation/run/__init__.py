@@ -1,1 +1,1 @@
-"""Running what is missing in a store: plan, schedule, batches, scores, resume, progress."""
+"""Running what is missing in a store: plan, schedule, batches, partial items, progress."""

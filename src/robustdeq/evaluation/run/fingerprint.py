@@ -1,4 +1,4 @@
-"""What a predictor answers to a few images: by that a store knows it again, whatever its code and weights say."""
+"""A predictor's logits on the first images: a store recognises its predictor by them when it is resumed."""
 
 from __future__ import annotations
 
@@ -12,32 +12,33 @@ from robustdeq.evaluation.store.manifest import Answers
 from robustdeq.evaluation.suites.subject import Subject
 
 COUNT = 4
-"""Images asked about."""
+"""Number of images."""
 TOLERANCE = 1e-3
-"""By how much of the largest logit answers may differ. Rounding moves them by about 1e-6 of it, also through a defence
-along the sign (cifar10-tiny-trades-random); the defence itself, as printed, by 1e-2."""
+"""Tolerance, relative to the largest logit, within which two predictors count as the same. Rounding changes logits of
+cifar10-tiny-trades-random by about 1e-6, also through a defence along the sign; the defence itself by 1e-2."""
 DIGITS = 6
+"""Significant digits that are stored."""
 
 
 class NotLogitsError(ValueError):
-    """What a predictor returns is something else."""
+    """A predictor returned something else than logits."""
 
 
-def ask(subject: Subject, x: Tensor) -> Tensor:
-    """Logits of the first images.
+def first_logits(subject: Subject, x: Tensor) -> Tensor:
+    """The predictor's logits on the first images of x.
 
     Raises:
-        NotLogitsError: It returns something else.
-        ValueError: It fails; RuntimeError if it fails with one.
+        NotLogitsError: The predictor returns something else.
+        RuntimeError: The predictor raises a RuntimeError.
+        ValueError: The predictor raises another error.
     """
-    some = x[:COUNT]
-    some = (some.to(subject.dtype) / 255 if some.dtype == torch.uint8 else some).to(subject.device or some.device)
+    some = subject.pixels(x[:COUNT])
     with torch.no_grad(), subject.prepared():
         try:
             parts = halving(lambda images: checked_logits(subject.predictor(images), len(images)), some)
+        except NotLogitsError:
+            raise
         except Exception as error:
-            if isinstance(error, NotLogitsError):
-                raise
             kind = RuntimeError if isinstance(error, RuntimeError) else ValueError
             said = f"{type(error).__name__}: {error}"
             raise kind(f"the predictor fails on images {tuple(some.shape)} ({said})") from error
@@ -45,7 +46,7 @@ def ask(subject: Subject, x: Tensor) -> Tensor:
 
 
 def checked_logits(answer: Any, images: int) -> Tensor:
-    """What a predictor answered to so many images, if it is one logit for each class."""
+    """The answer of a predictor to a number of images, if it is a tensor of logits (images, classes)."""
     tensor = isinstance(answer, Tensor)
     if tensor and answer.ndim == 2 and len(answer) == images and answer.is_floating_point():
         logits: Tensor = answer
@@ -54,26 +55,26 @@ def checked_logits(answer: Any, images: int) -> Tensor:
     raise NotLogitsError(f"a predictor returns logits, (images, classes): for {images} images this one gave {what}")
 
 
-def recorded(logits: Tensor, again: Tensor) -> Answers | None:
-    """For the manifest; None if a second time gave others: a random predictor is not known by its answers."""
+def fingerprint(logits: Tensor, again: Tensor) -> Answers | None:
+    """The logits for the manifest; None if a second pass gave others, because then the predictor is random."""
     first, second = (_rounded(values) for values in (logits, again))
     return first if alike(first, second) else None
 
 
 def batch_dependent(subject: Subject, x: Tensor) -> bool:
-    """Whether its answer to an image may depend on the others of the batch: by its solver, or as a trial shows.
+    """Whether predictions may depend on the other images of the batch, by the solver's kind or by a trial.
 
-    Neither is enough by itself: what a coupled solver does with a few images may be what it does with each alone, and
-    an encoder may use statistics of its batch.
+    Neither test is enough by itself: a coupled solver may treat a few images as it treats each alone, and an encoder
+    may use statistics of its batch.
     """
     if not subject.solves_alone:
         return True
-    parts = [ask(subject, part) for part in x[:COUNT].chunk(2)]
-    return not alike(_rounded(ask(subject, x)), _rounded(torch.cat(parts)))
+    parts = [first_logits(subject, part) for part in x[:COUNT].chunk(2)]
+    return not alike(_rounded(first_logits(subject, x)), _rounded(torch.cat(parts)))
 
 
 def alike(found: Answers, wanted: Answers) -> bool:
-    """Whether the same predictor can have given both."""
+    """Whether the same predictor can have given both answers."""
     a, b = (torch.tensor([[torch.nan if v is None else v for v in row] for row in rows]) for rows in (found, wanted))
     if a.shape != b.shape or not torch.equal(a.isnan(), b.isnan()):
         return False

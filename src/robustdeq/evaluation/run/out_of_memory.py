@@ -12,7 +12,7 @@ R = TypeVar("R")
 
 
 def halving(run: Callable[[Tensor], R], batch: Tensor) -> list[R]:
-    """run(batch), or what it gives on parts of the batch that fit, in order."""
+    """run(batch), or, if it does not fit into memory, the results of run on parts that do, in order."""
     try:
         return [run(batch)]
     except RuntimeError as error:
@@ -27,6 +27,6 @@ def halving(run: Callable[[Tensor], R], batch: Tensor) -> list[R]:
 
 
 def out_of_memory(error: RuntimeError) -> bool:
-    """Whether it says so: devices raise a type of its own, the CPU's allocator a message."""
+    """Whether the error means that memory ran out: devices raise their own type, the CPU allocator a message."""
     words = ("not enough memory", "DefaultCPUAllocator", "out of memory")
     return isinstance(error, torch.OutOfMemoryError) or any(word in str(error) for word in words)

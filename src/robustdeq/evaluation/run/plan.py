@@ -1,4 +1,4 @@
-"""A run as it was asked for, and whether it may resume in a store."""
+"""What a run is to do, and whether a store may be resumed with it."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ from robustdeq.host.provenance import provenance
 from robustdeq.threat import Threat
 
 GROWING = ("attacks", "suites", "asked", "notes", "runs")
-"""Fields that another run in the same store adds to; all others must be equal."""
+"""Manifest fields that another run in the same store extends; all others must be equal."""
 DESCRIPTIVE = ("model.name", "model.kind", "answers")
-"""The same model may be called by another path; answers are compared as numbers."""
+"""Manifest fields that may differ: the model's name may be another path, and answers are compared as numbers."""
 SHOWN = 12
-"""Differences of a refused run that are shown."""
+"""Number of differences that a refusal shows; one difference may be in all of 144 attacks."""
 PATIENCE = 600.0
-"""Seconds that other processes wait for the manifest."""
+"""Seconds that other processes wait for process 0 to write the manifest."""
 
 T = TypeVar("T")
 
 
 class OtherStoreError(ValueError):
-    """The folder holds results of another model or configuration."""
+    """The store holds results of another model or configuration, so this run cannot resume it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """A run: what is evaluated, on what, by which attacks."""
+    """What is evaluated, on which images, by which attacks."""
 
     name: str
-    """What the model is called."""
+    """Name of the model."""
     scored: dict[str, Subject]
     """The predictors that every adversarial image is scored on; the first is "deployed"."""
     data: DataRecord
@@ -61,9 +61,9 @@ class Plan:
     shard_size: int
     union: bool
     all_states: bool
-    """Score every state, not only the deployed one."""
+    """Whether every state is scored, not only the deployed one."""
     answers: Answers | None = None
-    """Logits of the deployed predictor on the first images; None if it is random."""
+    """Fingerprint of the deployed predictor; None if it is random."""
 
     @property
     def subject(self) -> Subject:
@@ -71,7 +71,7 @@ class Plan:
         return self.scored["deployed"]
 
     def manifest(self, world_size: int) -> Manifest:
-        """The manifest of a store in which this is the only run."""
+        """The manifest of a new store with this run."""
         subject, started = self.subject, datetime.now(UTC).isoformat(timespec="seconds")
         description = subject.describe()
         return Manifest(
@@ -107,15 +107,18 @@ class Plan:
 def join(
     store: Store, plan: Plan, *, rank: int, world_size: int, batch_dependent: Callable[[], bool] = lambda: True
 ) -> None:
-    """Begin a store or resume in it; refuse one of another model or configuration, and show the difference.
+    """Write the manifest of a new store, or resume a store; refuse one of another model or configuration.
 
     Args:
         store: The store.
-        plan: The run.
-        rank: Of this process.
+        plan: What this run is to do.
+        rank: Rank of this process.
         world_size: Number of processes.
-        batch_dependent: Whether a scored predictor's answer to an image may depend on its batch, so that another batch
-            size is another configuration; called only where the batch size differs.
+        batch_dependent: Tells whether predictions may depend on the batch, so that another batch size is another
+            configuration. Called only if the batch size differs.
+
+    Raises:
+        OtherStoreError: The store differs; the message lists the differences.
     """
     wanted = plan.manifest(world_size)
     found = store.read_manifest()
@@ -129,9 +132,11 @@ def join(
         free = found.batch_size != plan.batch_size and not batch_dependent()
         lines = differences(replace(found, batch_size=plan.batch_size) if free else found, wanted)
         if lines:
+            if (more := len(lines) - SHOWN) > 1:
+                lines = [*lines[:SHOWN], f"and {more} more"]
             raise OtherStoreError(
                 f"{store.folder} holds results of another model or configuration; give another --out, "
-                "or the same options:\n  " + "\n  ".join(_first(lines))
+                "or the same options:\n  " + "\n  ".join(lines)
             )
         merged = merge(found, wanted)
     if rank == 0:
@@ -141,14 +146,8 @@ def join(
         store.forget()
 
 
-def _first(lines: list[str]) -> list[str]:
-    """One difference may be in all of 144 attacks."""
-    more = len(lines) - SHOWN
-    return lines if more <= 1 else [*lines[:SHOWN], f"and {more} more"]
-
-
 def _wait_for(store: Store, attacks: Iterable[str]) -> None:
-    """Wait until process 0 has written the manifest, which everything after reads."""
+    """Wait until process 0 has written a manifest with these attacks."""
     end = time.monotonic() + PATIENCE
     wanted = set(attacks)
     while True:
@@ -164,10 +163,10 @@ def _wait_for(store: Store, attacks: Iterable[str]) -> None:
 
 
 def differences(found: Manifest, wanted: Manifest) -> list[str]:
-    """What keeps a run out of a store, one line each."""
+    """Why a run cannot resume a store, one line per difference; empty if it can."""
     lines = _unequal(found.as_json(), wanted.as_json(), free=(*GROWING, *DESCRIPTIVE))
     if not lines and found.answers and wanted.answers and not alike(found.answers, wanted.answers):
-        lines.append("the predictor: its logits differ from those of the one that began the store (answers)")
+        lines.append("the predictor gives other logits than the one the store was begun with (answers)")
     for name in sorted(found.attacks.keys() & wanted.attacks.keys()):
         a, b = found.attacks[name], wanted.attacks[name]
         if a.hash != b.hash:
@@ -176,7 +175,7 @@ def differences(found: Manifest, wanted: Manifest) -> list[str]:
 
 
 def _unequal(a: dict[str, Any], b: dict[str, Any], *, prefix: str = "", free: Sequence[str] = ()) -> list[str]:
-    """The paths at which two JSON objects differ; `free` names paths that may."""
+    """One line per path at which two JSON objects differ, without the paths in `free`."""
     lines = []
     for key in sorted(a.keys() | b.keys()):
         old, new = a.get(key), b.get(key)
@@ -190,7 +189,7 @@ def _unequal(a: dict[str, Any], b: dict[str, Any], *, prefix: str = "", free: Se
 
 
 def merge(found: Manifest, wanted: Manifest) -> Manifest:
-    """The manifest after another run; a run with nothing new in its provenance is not listed again."""
+    """The manifest of a resumed store; a run with the same provenance as an earlier one is not listed again."""
     new = wanted.runs[0]
     return replace(
         found,

@@ -1,18 +1,22 @@
-"""What a plan asks for: items of work, which of them belong together, what each builds on and costs."""
+"""The work items of a plan: which run together, in which order, what each depends on and what it costs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from robustdeq.evaluation.run.plan import Plan
+from robustdeq.evaluation.run.progress import Effort
 from robustdeq.evaluation.run.stacking import bundles
 from robustdeq.evaluation.store.attack_spec import counts
 
 
 @dataclass(frozen=True)
 class Item:
-    """An attack by its name, or None for the clean predictions, on a data shard."""
+    """One attack (None: the clean predictions) on one data shard."""
 
     attack: str | None
     shard: int
@@ -22,8 +26,8 @@ Bundle = tuple[Item, ...]
 """Items of one shard that are computed together."""
 
 
-class Work:
-    """The bundles of a plan on so many images, in the order they are done in."""
+class Schedule:
+    """The bundles of a plan on a number of images, in the order in which they run."""
 
     def __init__(self, plan: Plan, images: int) -> None:
         self.plan, self.images = plan, images
@@ -32,60 +36,69 @@ class Work:
         self.bundles = list(self._bundles())
         self.items = [item for bundle in self.bundles for item in bundle]
 
+    def _bundles(self) -> Iterator[Bundle]:
+        plan, specs = self.plan, list(self.specs.values())
+        size = min(plan.shard_size, self.images)
+        # under union an attack depends on which images the attacks before it have broken, so each runs by itself
+        groups = [(s,) for s in specs] if plan.union else bundles(specs, plan.subject, size, plan.batch_size)
+        for names in ((None,), *(tuple(spec.name for spec in group) for group in groups)):
+            for shard in range(-(-self.limit(names[0]) // plan.shard_size)):
+                yield tuple(Item(name, shard) for name in names)
+
     def order(self, rank: int, world_size: int) -> tuple[Bundle, ...]:
-        """The bundles of one of several processes, then those of all, for when it has time to help."""
-        own = [bundle for k, bundle in enumerate(self.bundles) if self._owner(k, bundle) % world_size == rank]
-        offset = rank * len(self.bundles) // world_size  # those who help begin at different places
+        """The bundles of one of several processes, then all bundles, so that a process that is done helps the others.
+
+        Under union the attacks of a shard depend on each other, so a shard belongs to one process.
+        """
+        owners = [b[0].shard if self.plan.union else k for k, b in enumerate(self.bundles)]
+        own = [bundle for owner, bundle in zip(owners, self.bundles, strict=True) if owner % world_size == rank]
+        offset = rank * len(self.bundles) // world_size  # helpers start at different places
         return (*own, *self.bundles[offset:], *self.bundles[:offset])
 
     def limit(self, attack: str | None) -> int:
-        """How many images it is for."""
+        """Number of images that the attack runs on."""
         limit = None if attack is None else self.specs[attack].limit
         return self.images if limit is None else min(limit, self.images)
 
+    def span(self, item: Item) -> tuple[int, int]:
+        """Position of the item's first image, and one past its last."""
+        begin = item.shard * self.plan.shard_size
+        return begin, min(begin + self.plan.shard_size, self.limit(item.attack))
+
     def needs(self, item: Item) -> list[Item]:
-        """Everything that the item builds on."""
+        """The items that must be done before this one."""
         if item.attack is None:
             return []
         needed = [Item(None, item.shard)]
         if self.plan.union:
             needed += self.earlier(item)
         if self.specs[item.attack].oracle == "strongest":
-            grid = {name for name, spec in self.specs.items() if spec.in_grid}
-            needed += [other for other in self.items if other.attack in grid]
+            needed += [other for other in self.items if other.attack and self.specs[other.attack].in_grid]
         return needed
 
     def earlier(self, item: Item) -> list[Item]:
-        """The attacks that this shard's images have to survive first."""
+        """Under union, the attacks that the shard's images must survive before this one."""
         assert item.attack is not None
-        specs, threat = list(self.specs.values()), self.plan.threat
-        before = specs[: specs.index(self.specs[item.attack])]
-        names = [spec.name for spec in before if counts(spec.group, spec.threat, threat)]
-        return [Item(name, item.shard) for name in names if item.shard * self.plan.shard_size < self.limit(name)]
+        names = list(self.specs)
+        before = (self.specs[name] for name in names[: names.index(item.attack)])
+        inside = [spec.name for spec in before if counts(spec.group, spec.threat, self.plan.threat)]
+        return [Item(name, item.shard) for name in inside if item.shard * self.plan.shard_size < self.limit(name)]
 
-    def cost(self, item: Item) -> float:
-        """In evaluations of f."""
-        begin, end = self.span(item)
-        per_image = self.plan.subject.states + 1.0 if item.attack is None else self.specs[item.attack].cost()
-        return per_image * (end - begin)
+    def effort(self, items: Iterable[Item], unbroken: NDArray[np.bool_], kept: Mapping[Item, int]) -> Effort:
+        """What the items take.
 
-    def span(self, item: Item) -> tuple[int, int]:
-        """Its images: the first, and one past the last."""
-        begin = item.shard * self.plan.shard_size
-        return begin, min(begin + self.plan.shard_size, self.limit(item.attack))
-
-    def _bundles(self) -> Iterator[Bundle]:
-        plan, specs = self.plan, list(self.specs.values())
-        size = min(plan.shard_size, self.images)
-        alone = [(spec.name,) for spec in specs]  # images that leave tie the attacks of a shard together
-        together = [
-            tuple(spec.name for spec in bundle)
-            for bundle in bundles(specs, plan.subject, shard_size=size, batch_size=plan.batch_size)
-        ]
-        for names in ((None,), *(alone if plan.union else together)):
-            for shard in range(-(-self.limit(names[0]) // plan.shard_size)):
-                yield tuple(Item(name, shard) for name in names)
-
-    def _owner(self, position: int, bundle: Bundle) -> int:
-        """Images that leave tie the attacks of a shard together; otherwise every bundle is free."""
-        return bundle[0].shard if self.plan.union else position
+        Args:
+            items: The items.
+            unbroken: For every image, whether no attack has broken it yet; some attacks leave broken images alone.
+            kept: Number of images of partial items that are done already.
+        """
+        total = Effort()
+        for item in items:
+            begin, end = self.span(item)
+            spec = None if item.attack is None else self.specs[item.attack]
+            images = (end - begin) - min(kept.get(item, 0), end - begin)
+            leaves = spec is not None and (self.plan.union or not spec.every_image)
+            share = float(unbroken[begin:end].mean()) if leaves else 1.0
+            cost = self.plan.subject.states + 1.0 if spec is None else spec.cost()
+            total += Effort(share * cost * images, (share if self.plan.union else 1.0) * images)
+        return total

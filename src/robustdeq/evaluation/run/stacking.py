@@ -1,4 +1,4 @@
-"""Attacks that share batches: where a data shard leaves room in one, further attacks of the grid fill it."""
+"""Attacks that share batches: if a data shard is smaller than a batch, several attacks of the grid fill it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor
+from typing_extensions import override
 
 from robustdeq.attacks import PGD, AttackResult
 from robustdeq.attacks.oracles import StackedStates, UnrolledState
@@ -17,16 +18,16 @@ from robustdeq.evaluation.suites.build import build_attack, build_oracle
 from robustdeq.evaluation.suites.subject import Subject
 
 OWN = ("steps", "damping")
-"""Oracle options that each image of a batch may have of its own."""
+"""Oracle options that may differ between the images of a batch."""
 
 
 def bundles(
-    specs: Sequence[AttackSpec], subject: Subject, *, shard_size: int, batch_size: int
+    specs: Sequence[AttackSpec], subject: Subject, shard_size: int, batch_size: int
 ) -> list[tuple[AttackSpec, ...]]:
-    """Those that fit into one batch with a whole data shard of each taken together, in the order of their firsts.
+    """Groups attacks that can share a batch with a whole data shard each; a group keeps the place of its first attack.
 
-    It depends on the configuration alone, never on what is done already: what an attack's images go through, to the
-    last bit, is the same in every run with this batch size.
+    The groups depend on the configuration alone, not on what is done already: rounding is the same in every run with
+    this batch size.
     """
     together: dict[str, list[AttackSpec]] = {}
     for spec in specs:
@@ -39,14 +40,14 @@ def bundles(
 
 
 def stackable(spec: AttackSpec, subject: Subject) -> bool:
-    """One run of PGD from a random start on the unrolled state, on images that are solved each alone."""
+    """Whether it is one run of PGD from a random start on an unrolled state that is solved image by image."""
     alike = spec.attack == "pgd" and spec.oracle == "unrolled" and spec.every_image
     options = {"restarts": 1, "random_start": True, **spec.options}
     return alike and subject.solves_alone and options["restarts"] == 1 and bool(options["random_start"])
 
 
 def _common(spec: AttackSpec) -> dict[str, object]:
-    """What attacks of a bundle have in common: all but their names and what `StackedStates` keeps per image."""
+    """What attacks that share batches must have in common: everything but their names and the options in `OWN`."""
     content = spec.as_json()
     options = {name: value for name, value in spec.oracle_options.items() if name not in OWN}
     left = {name: value for name, value in content.items() if name not in ("name", "hash", "cost")}
@@ -63,25 +64,22 @@ def attack_together(
     index: Tensor,
     watch: Watch | None = None,
 ) -> AttackResult:
-    """Each image by the attack of its number; one attack alone, or several of a bundle.
+    """Attack each image with its own attack: one of a group that shares batches, or a single one.
 
     Args:
-        specs: A bundle.
-        which: The number in the bundle of each image's attack.
+        specs: The group.
+        which: For each image, the number of its attack in the group, (B,).
         subject: The deployed predictor.
-        seed: Of the evaluation.
-        x: Pixels.
+        seed: Seed of the evaluation.
+        x: Images, pixels in [0, 1].
         y: Labels.
-        index: Places in the data.
-        watch: Told the passes so far of each image.
+        index: Positions of the images in the data.
+        watch: Called with the number of passes so far of each image.
     """
-    first = build_attack(specs[0], seed)
+    first, oracle = build_attack(specs[0], seed), build_oracle(specs[0], subject)
     if len(specs) == 1:
-        oracle = build_oracle(specs[0], subject)
         return first(oracle, x, y, every_image=specs[0].every_image, index=index, watch=watch)
     assert isinstance(first, PGD)
-    # the predictor is the same to all of them: one oracle is built, the others are that one with their own settings
-    oracle = build_oracle(specs[0], subject)
     assert isinstance(oracle, UnrolledState)
     own = [{name: spec.oracle_options[name] for name in OWN if name in spec.oracle_options} for spec in specs]
     default = {name: getattr(UnrolledState, name) for name in OWN}
@@ -99,10 +97,11 @@ def attack_together(
 
 @dataclass(frozen=True, kw_only=True)
 class _Started(PGD):
-    """PGD from random starts that were drawn before; unlike a caller's they need no check, whatever the precision."""
+    """PGD from given starts, which were drawn in the ball and need no check."""
 
     starts: Tensor
-    """For each image of the batch that is handed in."""
+    """One start for each image of the batch."""
 
+    @override
     def begin(self, task: Task, rows: Tensor, run: int) -> Tensor:
         return self.starts[task.places[rows]]

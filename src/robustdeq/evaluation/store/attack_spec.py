@@ -1,4 +1,4 @@
-"""An attack as data: named, hashed, written into the manifest."""
+"""An attack as data: a name, everything that decides what it does, and a hash over that."""
 
 from __future__ import annotations
 
@@ -18,37 +18,37 @@ ORACLES = ("direct", "ready", "unrolled", "estimate", "exact", "watched", "stron
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 
 SANITY = "sanity"
-"""The group of attacks at radii of their own: they check attacks, and break no image in the sense of the threat."""
+"""Group of attacks that check whether attacks work, at radii of their own; they count for no accuracy."""
 
 ROUNDING = 1e-12
-"""How much larger than the threat's an attack's radius may be and count as equal to it."""
+"""Tolerance within which two radii count as equal."""
 
 Target = Literal["deployed", "base"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class AttackSpec:
-    """Everything that decides what an attack does to an image, as JSON."""
+    """Everything that decides what an attack does to an image, in terms of JSON."""
 
     name: str
-    """A folder of the store."""
+    """Name of the attack, and of its folder in the store."""
     attack: str
-    """pgd, apgd, square, fab, autoattack, or stored: images of another store."""
+    """pgd, apgd, square, fab, autoattack, or stored (images of another store)."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Of the attack, apart from threat and seed."""
+    """Options of the attack, apart from threat and seed."""
     norm: str = "Linf"
     eps: float
     oracle: str
-    """direct, ready, unrolled, estimate, exact, watched, none; or strongest: the strongest one of the grid."""
+    """direct, ready, unrolled, estimate, exact, watched, none, or strongest (the strongest of the grid)."""
     oracle_options: Mapping[str, Any] = field(default_factory=dict)
     on: Target = "deployed"
-    """The predictor under attack: the deployed one, or the undefended model at its bottom (transfer)."""
+    """The predictor under attack: the deployed one, or the undefended model inside it."""
     every_image: bool = True
-    """Attack misclassified images too, and to the last step."""
+    """Whether to attack every image to the last step, or to leave misclassified and broken images alone."""
     limit: int | None = None
-    """Attack only the first images."""
+    """Number of images to attack, the first of the data; None for all."""
     diagnostics: bool = False
-    """Store deviation and residual along the trajectory."""
+    """Whether to store deviation and residual of every state."""
     group: str = "own"
     """ready, grid, grid-aware, table4, autoattack, audit, transfer, sanity or own. Not part of the hash."""
 
@@ -72,49 +72,49 @@ class AttackSpec:
 
     @property
     def in_grid(self) -> bool:
-        """Whether it is one of METHOD.md's intermediate-state attacks."""
+        """Whether it is one of the grid's intermediate-state attacks (docs/method.md, section 5)."""
         return self.group.startswith("grid")
 
     @property
     def blind(self) -> bool:
-        """Whether it looks at the undefended model only: fixed steps by the values and gradients of a surrogate."""
+        """Whether it sees the undefended model only: PGD with the values and gradients of an oblivious surrogate."""
         oblivious = self.oracle == "unrolled" and not self.oracle_options.get("aware", False)
         own_values = self.oracle_options.get("values", "surrogate") == "surrogate"
         return self.attack == "pgd" and self.options.get("restarts", 1) == 1 and oblivious and own_values
 
     @property
     def is_standard_autoattack(self) -> bool:
-        """AutoAttack with the budgets it was published with."""
+        """Whether it is AutoAttack with the budgets it was published with."""
         return self.attack == "autoattack" and {**AutoAttack.STANDARD, **self.options} == AutoAttack.STANDARD
 
     @property
     def threat(self) -> Threat:
-        """The ball."""
+        """The ball that adversarial images stay in."""
         return NORMS[self.norm](self.eps)
 
     @property
     def hash(self) -> str:
-        """12 hex digits over `identity`."""
+        """First 12 hex digits of the SHA-256 over `identity`."""
         return hashlib.sha256(canonical(self.identity()).encode()).hexdigest()[:12]
 
     def identity(self) -> dict[str, Any]:
-        """What decides what happens to an image, as JSON."""
-        content = {**asdict(self), "diagnostics": False}  # stored beside, but part of the hashes of existing stores
+        """The fields that decide what happens to an image."""
+        content = {**asdict(self), "diagnostics": False}  # no influence, but part of the hashes of existing stores
         return {key: value for key, value in content.items() if key not in ("name", "group")}
 
     def seed(self, seed: int) -> int:
-        """The seed of this attack in an evaluation with that seed."""
+        """Seed of this attack in an evaluation with the given seed."""
         return int.from_bytes(hashlib.sha256(f"{seed}/{self.name}".encode()).digest()[:4], "little") >> 1
 
     def as_json(self) -> dict[str, Any]:
-        """For the manifest."""
+        """The fields as JSON, with hash, cost and whether it may be called AA."""
         content: dict[str, Any] = json.loads(canonical(asdict(self)))
         return {**content, "hash": self.hash, "cost": self.cost(), "is_aa": self.is_standard_autoattack}
 
     def cost(self, states: int = 8) -> float:
-        """About how many evaluations of f an image takes; a backward pass counts as two.
+        """Approximate evaluations of f per image; a backward pass counts as two.
 
-        Orders attacks and foretells their time; nothing that is compared depends on it.
+        Orders attacks under union and forecasts their time; no result depends on it.
         """
         solve = float(self.oracle_options.get("state") or states)
         unrolled = self.oracle_options.get("steps", 9)
@@ -137,10 +137,10 @@ class AttackSpec:
 
 
 def counts(group: str, ball: Threat, threat: Threat) -> bool:
-    """Whether what an attack breaks is broken under the threat: it stays in its ball, and is no check of attacks."""
+    """Whether images that an attack breaks count as broken: its ball lies in the threat, and it is no sanity check."""
     return group != SANITY and type(ball) is type(threat) and ball.eps <= threat.eps + ROUNDING
 
 
 def canonical(content: Any) -> str:
-    """JSON whose bytes depend on the content alone."""
+    """JSON in a canonical form, for hashing."""
     return json.dumps(content, sort_keys=True, separators=(",", ":"))

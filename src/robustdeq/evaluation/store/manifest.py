@@ -36,23 +36,23 @@ class DataRecord:
     split: str
     images: int
     limit: int | None
-    """Only the first images were asked for."""
+    """Number of images that were asked for; None for all."""
     sha256: str
     """First 12 hex digits over pixels and labels."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EntropyRecord:
-    """The settings of an entropy reduction (Sec. 3.2) inside a predictor."""
+    """Settings of an entropy reduction inside a predictor."""
 
     every: int
-    """T_f."""
+    """T_f: solver steps between interventions."""
     steps: int
-    """R."""
+    """R: inner iterations of an intervention."""
     variant: str
     switches: Mapping[str, Any]
     config: Mapping[str, Any]
-    """All settings, without those of the predictor inside."""
+    """All settings, without the predictor inside."""
 
     @property
     def changed_switches(self) -> dict[str, Any]:
@@ -72,16 +72,16 @@ class PredictorRecord:
     """A predictor that every adversarial image was scored on."""
 
     deployed_state: str
-    """The state that predictions are read from: "1".."N" or "final"."""
+    """Name of the state that predictions are read from: "1".."N" or "final"."""
     states: list[str]
-    """All states that it has."""
+    """Names of all states."""
     config: Any
-    """Kinds and settings of the predictor and of what it wraps (key "predictor"); of a plain function its name."""
+    """Kind and settings of the predictor and of what it wraps (key "predictor"); the name of a plain function."""
     weights_sha256: str | None = None
 
     @cached_property
     def layers(self) -> dict[str, dict[str, Any]]:
-        """The configuration taken apart: the kind of each wrapper, and of the model, with its settings."""
+        """Settings of each wrapper and of the model inside, by their kinds."""
         found: dict[str, dict[str, Any]] = {}
         config = self.config
         while isinstance(config, dict):
@@ -91,7 +91,7 @@ class PredictorRecord:
 
     @property
     def entropy(self) -> EntropyRecord | None:
-        """The entropy reduction among its layers."""
+        """The entropy reduction among the wrappers; None without one."""
         config = self.layers.get("EntropyReduction")
         if config is None:
             return None
@@ -106,16 +106,16 @@ class PredictorRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelRecord:
-    """The predictor under evaluation, and the model at its bottom."""
+    """The predictor under evaluation, and the model inside it."""
 
     name: str
-    """What the user called it: a checkpoint, a class, a function."""
+    """Name that the user gave: a checkpoint, a class, a function."""
     kind: str
-    """The model by its registered name, such as mdeq-tiny."""
+    """Registered name of the model, such as mdeq-tiny."""
     hash: str
-    """12 hex digits over weights and settings."""
+    """First 12 hex digits of the SHA-256 over weights and settings."""
     metadata: dict[str, Any]
-    """What the checkpoint says of itself: data set, eps, training."""
+    """What the checkpoint says about the model: data set, eps, training."""
     config: Any
     weights_sha256: str | None = None
 
@@ -145,7 +145,7 @@ class AttackRecord:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> AttackRecord:
-        """Read a record; what can be computed from the attack itself is not read."""
+        """Read a record; values that follow from the attack itself are not read."""
         resolved = content.get("resolved")
         return cls(
             spec=AttackSpec(**{f.name: content[f.name] for f in fields(AttackSpec)}),
@@ -154,7 +154,7 @@ class AttackRecord:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """With what readers of the file alone want to know: cost, and whether it may be called AA."""
+        """The record as JSON, with what follows from the attack itself: cost, and whether it may be called AA."""
         content = {**self.spec.as_json(), "hash": self.hash}
         return content if self.resolved is None else {**content, "resolved": asdict(self.resolved)}
 
@@ -173,7 +173,7 @@ class SuiteRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class RunRecord:
-    """What a run was made with."""
+    """When and with what a run was made."""
 
     started: str
     """ISO 8601, UTC."""
@@ -201,14 +201,14 @@ class Manifest:
     seed: int
     dtype: str
     batch_size: int
-    """Of the first run; each run's own is in `runs`."""
+    """Batch size of the first run; `runs` holds each run's."""
     shard_size: int
     union: bool
     all_states: bool
     """Whether every state was scored, not only the deployed one."""
     answers: Answers | None = field(default_factory=list)
-    """By these logits the predictor is recognised on resume. None: it is random; empty: the store is older than this
-    field."""
+    """Logits by which the predictor is recognised on resume; None if it is random, empty in stores of earlier
+    versions."""
     attacks: dict[str, AttackRecord]
     suites: list[str]
     asked: list[SuiteRequest]
@@ -216,7 +216,7 @@ class Manifest:
     runs: list[RunRecord]
 
     def judged_attacks(self) -> list[str]:
-        """The attacks inside the threat; those at other radii check that attacks work and count for nothing."""
+        """Names of the attacks inside the threat; the others check that attacks work and count for no accuracy."""
         specs = {name: record.spec for name, record in self.attacks.items()}
         return [name for name, spec in specs.items() if counts(spec.group, spec.threat, self.threat)]
 
@@ -239,10 +239,14 @@ class Manifest:
 
     @classmethod
     def from_json(cls, content: Any, where: str) -> Manifest:
-        """Read what `as_json`, of this version or an earlier one, wrote.
+        """Read the content of a manifest.json, of this version or an earlier one.
+
+        Args:
+            content: Parsed JSON.
+            where: Path of the file, for error messages.
 
         Raises:
-            ManifestError: It is something else; the message begins with `where`.
+            ManifestError: The content is something else.
         """
         if not isinstance(content, dict) or content.get("format") != FORMAT:
             raise ManifestError(f"{where} is not the manifest of a robustdeq store: its format is not {FORMAT}")
@@ -276,18 +280,18 @@ class Manifest:
 
 
 def _read(record: type[Any], content: Mapping[str, Any]) -> Any:
-    """A record from its own fields; what a later version added is left out."""
+    """A record from the fields it has; fields that a later version added are ignored."""
     return record(**{f.name: content[f.name] for f in fields(record) if f.name in content})
 
 
 def _asked(content: Mapping[str, Any]) -> list[SuiteRequest]:
-    """Earlier versions wrote the suites' names alone."""
+    """How suites were asked for; earlier versions stored only their names."""
     asked = content.get("asked") or [{"suite": name} for name in content["suites"]]
     return [_read(SuiteRequest, entry) for entry in asked]
 
 
 def _kind(model: Mapping[str, Any]) -> str:
-    """Earlier versions did not write the model's registered name, but all its options."""
+    """Registered name of the model; earlier versions stored its options only."""
     config = model["config"]
     while isinstance(config, dict) and "predictor" in config:
         config = config["predictor"]

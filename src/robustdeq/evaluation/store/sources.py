@@ -1,4 +1,4 @@
-"""What the stores whose images are shown to a predictor are called in the names of its attacks, and where they lie."""
+"""Stores as sources of images for another store: their labels in its attacks' names, and their paths."""
 
 from __future__ import annotations
 
@@ -14,20 +14,24 @@ from robustdeq.evaluation.store.manifest import AttackRecord
 
 @dataclass(frozen=True)
 class Source:
-    """A store whose images are shown to the predictor of another store."""
+    """A store whose images are scored on the predictor of another store, the target."""
 
     folder: Path
     label: str
-    """In the names of the attacks."""
+    """Part of the attacks' names in the target: from.LABEL.ATTACK."""
     place: str
-    """Where it lies as the other store writes it down: seen from its own folder, so that both can move together."""
+    """Path as the target stores it: relative to the target, so that both can move together."""
 
 
 def named_sources(folders: Iterable[str | Path], attacks: Mapping[str, AttackRecord], store: Path) -> list[Source]:
-    """The folders as sources of a store, each once; its label is the shortest end of its path that no other has.
+    """The folders as sources of a store, each once, labelled by the shortest end of its path that no other one has.
 
-    One that the attacks of the store (in its manifest) come from already stays what it is there, whatever others are
-    given now: the same command goes on, and further sources may be added.
+    A source that the store knows already keeps its label, so that the same command resumes and sources can be added.
+
+    Args:
+        folders: Folders of the sources.
+        attacks: Attacks in the manifest of the target.
+        store: Folder of the target.
     """
     paths = list(dict.fromkeys(Path(folder).resolve() for folder in folders))
     known = _known(attacks, store)
@@ -47,20 +51,20 @@ def named_sources(folders: Iterable[str | Path], attacks: Mapping[str, AttackRec
 
 
 def source_at(place: str, store: Path) -> Path:
-    """The folder of a source that a store has written down; an absolute one, as earlier versions wrote, is itself."""
+    """The folder of a source from its path in a store's manifest; earlier versions wrote absolute paths."""
     return (store.resolve() / place).resolve()
 
 
 def _end(path: Path, length: int) -> str:
-    """The last parts of a path in letters that an attack's name may have; beyond its length with a checksum."""
+    """The last parts of a path in characters that attack names may contain; beyond its length with a checksum."""
     text = "+".join(re.sub(r"[^A-Za-z0-9._-]", "-", part.strip("/")) for part in path.parts[-length:])
-    if length > len(path.parts):  # paths that differ in other letters only
+    if length > len(path.parts):  # paths that differ in replaced characters only
         text += f"+{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
     return text
 
 
 def _known(attacks: Mapping[str, AttackRecord], store: Path) -> dict[Path, Source]:
-    """The sources that attacks of a manifest come from, by their folders."""
+    """The sources of a manifest's attacks, by their folders."""
     found = {}
     for name, options in ((n, c.spec.options) for n, c in attacks.items() if c.spec.attack == "stored"):
         folder = source_at(options["store"], store)

@@ -1,1 +1,1 @@
-"""Suites: attacks as data, the shipped lists, users' own YAML."""
+"""Suites: lists of attacks as data, the shipped ones and users' own."""

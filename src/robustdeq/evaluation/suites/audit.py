@@ -1,4 +1,4 @@
-"""The audit's attacks: what a reviewer would try on a defence (end of section 5 of the method)."""
+"""The audit's attacks: what a reviewer would try on a defence (end of section 5 of docs/method.md)."""
 
 from __future__ import annotations
 
@@ -9,110 +9,101 @@ from typing import Any
 from robustdeq.attacks import Square
 from robustdeq.evaluation.store.attack_spec import SANITY, AttackSpec
 from robustdeq.evaluation.suites.attacks import on_base, ready, square
-from robustdeq.evaluation.suites.context import Setting
-from robustdeq.evaluation.suites.suite import Suite
+from robustdeq.evaluation.suites.suite import Context, Suite
 
-LARGE = 0.5
-"""An L-infinity radius at which every image can be made grey: no predictor keeps its accuracy."""
+LARGE = {"Linf": 0.5, "L2": 50.0}
+"""Radii at which every image can be made grey, so that no predictor keeps its accuracy."""
 
 
 @dataclass(frozen=True)
 class Budget:
-    """How hard the attacks try."""
+    """How hard the audit's attacks try."""
 
     steps: int
-    """Of the longer PGD that is compared with the ready-made 10 steps, and of the large radius."""
+    """Steps of the long PGD, which is compared with 10 steps, and of PGD at the large radius."""
     search: int
-    """Of APGD and of the attacks through the defence, where a step costs most."""
+    """Steps of APGD and of the attacks through the defence."""
     restarts: int
     square: Mapping[str, int] = field(default_factory=dict)
-    """Options of Square; with its own budget it is Table 4's, and one folder holds it once."""
+    """Options of Square; by default its standard ones, as in Table 4, so that one store holds it once."""
 
 
 FULL = Budget(steps=100, search=100, restarts=5)
 REDUCED = Budget(steps=12, search=6, restarts=1, square={"n_queries": 15})
-"""Shows how an audit reads in seconds; its verdict is no evidence, and its notes say so."""
+"""For demonstrations that take seconds."""
 
 
-def audit_suite(setting: Setting, budget: Budget | None = None) -> Suite:
-    """The checklist as attacks on any predictor; a defence gets the adaptive ones too. Full budget if not said."""
-    budget = FULL if budget is None else budget
-    if setting.union:
+def audit_suite(context: Context, budget: Budget = FULL) -> Suite:
+    """The audit's checklist as attacks on any predictor; a defended one also faces attacks adapted to its defence."""
+    if context.union:
         raise ValueError("the audit compares attacks image by image: leave --union away")
     steps, search = budget.steps, budget.search
-    specs = [ready(setting), _named(ready(setting), f"pgd-{steps}", options={**setting.pgd, "steps": steps})]
-    if setting.defended:
-        specs.append(ready(setting, aware=True))
-    specs.append(_apgd(setting, "apgd-ce", *_gradient(setting), loss="ce", n_iter=search))
-    if setting.has_dlr:
-        specs.append(_apgd(setting, "apgd-dlr", *_gradient(setting), loss="dlr", n_iter=search))
+    specs = [
+        ready(context),
+        replace(ready(context), name=f"pgd-{steps}", group="audit", options=_steps(context, steps)),
+    ]
+    if context.defended:
+        specs.append(ready(context, aware=True))
+    # a careful attacker differentiates the predictor as it is, its defence included
+    oracle = "ready" if context.dynamic else "direct"
+    options = {"view": "aware"} if context.defended else {}
+    specs += [
+        _apgd(context, f"apgd-{loss}", oracle, options, loss=loss, n_iter=search)
+        for loss in (("ce", "dlr") if context.has_dlr else ("ce",))
+    ]
     if budget.restarts > 1:
-        again: dict[str, Any] = {"loss": "ce", "restarts": budget.restarts, "n_iter": search}
-        specs.append(_apgd(setting, "apgd-restarts", *_gradient(setting), every_image=False, **again))
-    if setting.subject.dynamic is not None:
-        specs.append(_apgd(setting, "exact", "exact", {}, loss="ce", n_iter=search))
-    if setting.defended:
-        state = setting.subject.early_state
+        again = _apgd(context, "apgd-restarts", oracle, options, loss="ce", restarts=budget.restarts, n_iter=search)
+        specs.append(replace(again, every_image=False))
+    if context.dynamic:
+        specs.append(_apgd(context, "exact", "exact", {}, loss="ce", n_iter=search))
+    if context.defended:
+        bpda = {"view": "bpda", "state": context.subject.early_state}
         specs += [
-            _apgd(setting, "exact-constant", "exact", {"smoothing": None}, loss="ce", n_iter=search),
-            _apgd(setting, "bpda", "estimate", {"view": "bpda", "state": state}, loss="ce", n_iter=search),
+            _apgd(context, "exact-constant", "exact", {"smoothing": None}, loss="ce", n_iter=search),
+            _apgd(context, "bpda", "estimate", bpda, loss="ce", n_iter=search),
             AttackSpec(
                 name="confident",
                 attack="pgd",
-                options={**setting.pgd, "steps": search, "loss": "confident"},
+                options={**_steps(context, search), "loss": "confident"},
                 oracle="watched",
                 group="audit",
-                **setting.ball,
+                **context.ball,
             ),
-            *(replace(spec, options={**spec.options, "n_iter": search}) for spec in on_base(setting)),
+            *(replace(spec, options={**spec.options, "n_iter": search}) for spec in on_base(context)),
         ]
-    specs += [
-        square(setting, options=budget.square, group="audit"),
-        _large(setting, steps),
-    ]
+    specs += [square(context, options=budget.square, group="audit"), _large(context, steps)]
     return Suite("audit", specs, audited=True)
 
 
-def reduced_audit(setting: Setting) -> Suite:
+def reduced_audit(context: Context) -> Suite:
     """The same checklist at a budget for demonstrations."""
-    words = (
+    note = (
         f"audit-reduced: {REDUCED.search} steps ({REDUCED.steps} of PGD) instead of {FULL.steps}, no restarts, "
         f"{REDUCED.square['n_queries']} Square queries instead of {Square.n_queries}: it shows how an audit reads, no "
         "more"
     )
-    suite = audit_suite(setting, REDUCED)
-    return replace(suite, name="audit-reduced", notes=[*suite.notes, words])
+    return replace(audit_suite(context, REDUCED), name="audit-reduced", notes=[note])
 
 
-def _named(spec: AttackSpec, name: str, **changes: Any) -> AttackSpec:
-    return replace(spec, name=name, group="audit", **changes)
+def _steps(context: Context, steps: int) -> dict[str, Any]:
+    return {**context.pgd, "steps": steps}
 
 
-def _gradient(setting: Setting) -> tuple[str, dict[str, Any]]:
-    """What a careful attacker differentiates by default: the predictor as it is."""
-    if setting.subject.dynamic is None:
-        return "direct", {}
-    return "ready", {"view": "aware"} if setting.defended else {}
-
-
-def _apgd(
-    setting: Setting, name: str, oracle: str, options: dict[str, Any], *, every_image: bool = True, **attack: Any
-) -> AttackSpec:
+def _apgd(context: Context, name: str, oracle: str, options: dict[str, Any], **attack: Any) -> AttackSpec:
     return AttackSpec(
         name=name,
         attack="apgd",
         options=attack,
         oracle=oracle,
         oracle_options={**options, "values": "deployed"},
-        every_image=every_image,
         group="audit",
-        **setting.ball,
+        **context.ball,
     )
 
 
-def _large(setting: Setting, steps: int) -> AttackSpec:
-    """PGD at a radius at which nothing of the image need be left; it is no part of the union."""
-    pixels = LARGE if type(setting.threat).__name__ == "Linf" else 50.0
-    eps = max(pixels, setting.threat.eps)
-    spec = _named(ready(setting), "large-eps", options={"steps": steps, "step_size": eps / 10}, eps=eps)
-    return replace(spec, group=SANITY)
+def _large(context: Context, steps: int) -> AttackSpec:
+    """PGD at a radius that can hide the image: checks that the attacks work, and is no part of the union."""
+    eps = max(LARGE[type(context.threat).__name__], context.threat.eps)
+    return replace(
+        ready(context), name="large-eps", group=SANITY, eps=eps, options={"steps": steps, "step_size": eps / 10}
+    )

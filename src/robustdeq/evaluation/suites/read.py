@@ -1,10 +1,10 @@
-"""Suites: the named ones, and a user's own as YAML."""
+"""`make_suite`: a suite from its name, from a YAML file, or from Python."""
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import fields, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,9 @@ from robustdeq.evaluation.analysis import metrics
 from robustdeq.evaluation.store.attack_spec import AttackSpec
 from robustdeq.evaluation.store.sources import named_sources
 from robustdeq.evaluation.store.store import Store
-from robustdeq.evaluation.suites.context import Setting
 from robustdeq.evaluation.suites.shipped import SUITES
 from robustdeq.evaluation.suites.stored import stored_attacks
-from robustdeq.evaluation.suites.suite import Suite
+from robustdeq.evaluation.suites.suite import Context, Suite, SuiteChoice
 from robustdeq.evaluation.suites.variants import read_also
 from robustdeq.threat import number
 
@@ -29,58 +28,61 @@ DEPLOYED_ONLY = (
     "under --union images leave by what the deployed predictor does: further predictors of the suite are not scored, "
     "and images, those of survivors only, are not kept unless told"
 )
+KEYS = ("name", "include", "attacks", "keep_images", "also", "strongest")
+ATTACK_KEYS = tuple(f.name for f in fields(AttackSpec) if f.name != "group")
 
 
-def make_suite(name: str | Path, setting: Setting) -> Suite:
-    """A named suite, or a user's own from a YAML file, for this predictor and threat."""
-    builder = SUITES.get(str(name))
-    if builder is not None:
-        suite = _for_union(builder(setting)) if setting.union else builder(setting)
-    elif Path(name).suffix in (".yaml", ".yml") or Path(name).is_file():
-        suite = read_suite(Path(name), setting)
+def make_suite(wanted: SuiteChoice, context: Context) -> Suite:
+    """The suite for this context, with the images of the context's sources as further attacks.
+
+    Args:
+        wanted: Name of a shipped suite, YAML file, `Suite`, or function from `Context` to `Suite`.
+        context: The evaluation that it is built for.
+    """
+    builder = SUITES.get(wanted) if isinstance(wanted, str) else wanted
+    if isinstance(builder, Suite):
+        suite = builder
+    elif callable(builder):
+        suite = _for_union(builder(context)) if context.union else builder(context)
+    elif Path(str(wanted)).suffix in (".yaml", ".yml") or Path(str(wanted)).is_file():
+        suite = read_suite(Path(str(wanted)), context)
     else:
-        close = difflib.get_close_matches(str(name), SUITES, n=2)
+        close = get_close_matches(str(wanted), SUITES, n=2)
         hint = f"did you mean {' or '.join(close)}?" if close else f"known are {', '.join(SUITES)}, or a YAML file"
-        raise ValueError(f"no suite named {name}; {hint}")
-    if setting.subject.dynamic is None and WITHOUT_DYNAMICS not in suite.notes:
-        suite = replace(suite, notes=[*suite.notes, WITHOUT_DYNAMICS])
-    suite = replace(suite, specs=[*suite.specs, *_shown(setting)])
+        raise ValueError(f"no suite named {wanted}; {hint}")
+    notes = suite.notes if context.dynamic else dict.fromkeys([*suite.notes, WITHOUT_DYNAMICS])
+    suite = replace(suite, specs=[*suite.specs, *_source_attacks(context)], notes=list(notes))
     names = [spec.name for spec in suite.specs]
-    twice = sorted({n for n in names if names.count(n) > 1})
-    if twice:
-        raise ValueError(f"suite {name}: attacks need names of their own; {', '.join(twice)} stands there twice")
+    if twice := sorted({n for n in names if names.count(n) > 1}):
+        raise ValueError(f"suite {suite.name}: attacks need different names; {', '.join(twice)} stands there twice")
     return suite
 
 
 def _for_union(suite: Suite) -> Suite:
-    """Without what could not be read afterwards: `metrics` know the union of the deployed predictor alone."""
+    """The suite without what a `--union` run cannot tell: it knows the deployed predictor's union alone."""
     if not suite.also and not suite.keep_images:
         return suite
     return replace(suite, also={}, keep_images=False, notes=[*suite.notes, DEPLOYED_ONLY])
 
 
-def _shown(setting: Setting) -> list[AttackSpec]:
+def _source_attacks(context: Context) -> list[AttackSpec]:
     """The images of the sources, as attacks."""
-    folder = Path() if setting.store is None else setting.store.folder
-    manifest = None if setting.store is None else setting.store.read_manifest()
-    sources = named_sources(setting.sources, {} if manifest is None else manifest.attacks, folder)
-    if setting.data is None:
+    if context.data is None or context.store is None:
         return []
-    return [spec for source in sources for spec in stored_attacks(source, setting.data)]
+    manifest = context.store.read_manifest()
+    sources = named_sources(context.sources, {} if manifest is None else manifest.attacks, context.store.folder)
+    return [spec for source in sources for spec in stored_attacks(source, context.data)]
 
 
-_OWN = [f.name for f in fields(AttackSpec) if f.name not in ("group",)]
+def read_suite(path: Path, context: Context) -> Suite:
+    """Read a suite file. An unknown key is an error.
 
-
-def read_suite(path: Path, setting: Setting) -> Suite:
-    """A user's own suite: `attacks`, a list of mappings with the fields of AttackSpec, each with a name.
-
-    eps may be written 8/255; eps and norm are the evaluation's own if not given, PGD takes 10 steps of a quarter of
-    eps, and the oracle is the ready-made one (direct without dynamics). `include: [grid, ...]` adds whole suites, with
-    the further predictors that they score images on. `also: {mine: {every: 4, steps: 5}}` scores them on these entropy
-    reductions around the model instead, and `keep_images: true` or `false` decides whatever the included suites say.
-    `strongest: {of: DIR, count: 8}` leaves of the grid the attacks at the (i, K_a, lambda) that were strongest in
-    another store. An unknown key is an error.
+    `attacks` is a list of mappings with the fields of `AttackSpec`, each with a name. eps may be written 8/255; eps and
+    norm default to the evaluation's, PGD to 10 steps of a quarter of eps, the oracle to the ready-made one (direct
+    without dynamics). `include: [grid, ...]` adds whole suites with the further predictors they score images on.
+    `also: {mine: {every: 4, steps: 5}}` scores images on these entropy reductions instead. `keep_images` overrides the
+    included suites. `strongest: {of: DIR, count: 8}` keeps, of the grid, only the attacks at the (i, K_a, lambda) that
+    were strongest in another store.
     """
     try:
         content = yaml.safe_load(path.read_text())
@@ -90,37 +92,32 @@ def read_suite(path: Path, setting: Setting) -> Suite:
         raise ValueError(f"{path} is not valid YAML: {error}") from None
     if not isinstance(content, dict):
         raise ValueError(f"{path} is not a suite: expected a mapping with 'attacks' or 'include' at the top")
-    _known(path, content, ["name", "include", "attacks", "keep_images", "also", "strongest"])
+    _check_keys(path, content, KEYS)
     include = content.get("include") or []
     names = [include] if isinstance(include, str) else include
-    included = [make_suite(name, replace(setting, sources=())) for name in names]
-    own = [_own_attack(path, entry, setting) for entry in content.get("attacks") or []]
-    specs = [*_once(spec for suite in included for spec in suite.specs), *own]
+    included = [make_suite(name, replace(context, sources=())) for name in names]
+    shared = {(spec.name, spec.hash): spec for suite in reversed(included) for spec in reversed(suite.specs)}
+    specs = [*reversed(shared.values()), *(_own_attack(path, entry, context) for entry in content.get("attacks") or [])]
     if not specs:
         raise ValueError(f"{path} names no attack: give 'attacks' or 'include'")
-    keep = bool(content.get("keep_images", any(suite.keep_images for suite in included)))
     notes = list(dict.fromkeys(note for suite in included for note in suite.notes))
     if "strongest" in content:
         specs, note = _strongest(path, content["strongest"], specs)
         notes.append(note)
     also = {name: other for suite in included for name, other in suite.also.items()}
     if "also" in content:
-        if content["also"] and setting.union:
+        if content["also"] and context.union:
             raise ValueError(f"{path}: also: --union judges the deployed predictor alone: leave one of them away")
         try:
-            also = read_also(content["also"] or {}, setting.subject)
+            also = read_also(content["also"] or {}, context.subject)
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
+    keep = bool(content.get("keep_images", any(suite.keep_images for suite in included)))
     return Suite(str(content.get("name", path.stem)), specs, notes, keep, also)
 
 
-def _once(specs: Iterable[AttackSpec]) -> list[AttackSpec]:
-    """Without attacks that several suites share: the same name and the same in every setting."""
-    return list({(spec.name, spec.hash): spec for spec in reversed(list(specs))}.values())[::-1]
-
-
 def _strongest(path: Path, content: Any, specs: list[AttackSpec]) -> tuple[list[AttackSpec], str]:
-    """Of the grid the attacks at the oracles that were strongest elsewhere, with all other attacks; and a note."""
+    """All attacks outside the grid, those of the grid at the oracles that were strongest elsewhere, and a note."""
     if not isinstance(content, dict) or set(content) != {"of", "count"} or not isinstance(content["of"], str):
         raise ValueError(f"{path}: strongest: expected a store and a number, such as {{of: runs/grid, count: 8}}")
     folder, count = content["of"], content["count"]
@@ -146,32 +143,33 @@ def _strongest(path: Path, content: Any, specs: list[AttackSpec]) -> tuple[list[
 
 
 def _oracle(spec: AttackSpec) -> tuple[Any, ...]:
-    """(i, K_a, lambda)."""
+    """(i, K_a, lambda) of an attack of the grid."""
     return tuple(spec.oracle_options[name] for name in ("state", "steps", "damping"))
 
 
-def _own_attack(path: Path, entry: Any, setting: Setting) -> AttackSpec:
+def _own_attack(path: Path, entry: Any, context: Context) -> AttackSpec:
+    """One entry of `attacks`, with defaults filled in."""
     if not isinstance(entry, dict) or "name" not in entry:
         raise ValueError(f"{path}: an attack is a mapping with a name, got {entry!r}")
-    _known(path, entry, _OWN)
-    values = {**setting.ball, "oracle": "direct" if setting.subject.dynamic is None else "ready", **entry}
+    _check_keys(path, entry, ATTACK_KEYS)
+    where = f"{path}: attack {entry['name']}"
+    values = {**context.ball, "oracle": "ready" if context.dynamic else "direct", **entry}
     values["eps"] = number(values["eps"], f"{path}: eps")
     options = values.get("options") or {}
     if not isinstance(options, dict):
-        raise ValueError(f"{path}: attack {entry['name']}: options: expected a mapping, got {options!r}")
-    if values.get("attack") == "pgd":  # as the named suites have it; an attack's own default is for the paper's radius
-        options = {**setting.pgd, "step_size": values["eps"] / 4, **options}
-        options["step_size"] = number(options["step_size"], f"{path}: attack {entry['name']}: step_size")
-    values["options"] = options
+        raise ValueError(f"{where}: options: expected a mapping, got {options!r}")
+    if values.get("attack") == "pgd":
+        options = {**context.pgd, "step_size": values["eps"] / 4, **options}
+        options["step_size"] = number(options["step_size"], f"{where}: step_size")
     try:
-        return AttackSpec(**values)
+        return AttackSpec(**{**values, "options": options})
     except TypeError as error:
-        raise ValueError(f"{path}: attack {entry['name']}: {error}") from None
+        raise ValueError(f"{where}: {error}") from None
 
 
-def _known(path: Path, content: dict[str, Any], known: Sequence[str]) -> None:
+def _check_keys(path: Path, content: dict[str, Any], known: Sequence[str]) -> None:
     for key in content:
         if key not in known:
-            close = difflib.get_close_matches(str(key), known, n=1)
+            close = get_close_matches(str(key), known, n=1)
             hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(known)}"
             raise ValueError(f"{path}: unknown key {key!r}; {hint}")

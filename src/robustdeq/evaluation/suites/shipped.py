@@ -1,113 +1,107 @@
-"""Named lists of attacks."""
+"""The shipped suites; `SUITES` lists them by name."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from robustdeq.evaluation.store.attack_spec import AttackSpec
 from robustdeq.evaluation.suites.attacks import autoattack, grid, grid_name, has_grid, on_base, ready, square, unrolled
 from robustdeq.evaluation.suites.audit import audit_suite, reduced_audit
-from robustdeq.evaluation.suites.context import Setting
-from robustdeq.evaluation.suites.subject import Callee
-from robustdeq.evaluation.suites.suite import Suite
-from robustdeq.evaluation.suites.variants import entropy_reduced, table_5_settings, two_variants
+from robustdeq.evaluation.suites.suite import Context, Suite, SuiteBuilder
+from robustdeq.evaluation.suites.variants import entropy_reduced, entropy_variants, table_5_settings
 
 TABLE_4 = ((3, 5), (3, 4), (3, 6), (3, 7), (4, 5), (5, 5), (6, 5))
 """The paper's strongest (i, K_a), under which it also ran APGD-CE and Square."""
 SQUARE_IMAGES = 1000
-"""As many as the paper ran Square on; on more, it is an attack with a name of its own beside the audit's."""
+"""Number of images that the paper ran Square on."""
 
 
-def _quick(setting: Setting) -> Suite:
-    aware = [ready(setting, aware=True)] if setting.aware and setting.defended else []
-    return Suite("quick", [ready(setting), *aware])
+def _quick(context: Context) -> Suite:
+    aware = [ready(context, aware=True)] if context.aware and context.defended else []
+    return Suite("quick", [ready(context), *aware])
 
 
-def _grid(setting: Setting) -> Suite:
-    return Suite("grid", grid(setting))
+def _grid(context: Context) -> Suite:
+    return Suite("grid", grid(context))
 
 
-def _autoattack(setting: Setting) -> Suite:
-    found = has_grid(setting.store, setting)
+def _autoattack(context: Context) -> Suite:
+    found = has_grid(context)
     notes = []
-    if setting.subject.dynamic is not None and not found:
+    if context.dynamic and not found:
         notes.append(
             "AutoAttack ran with the ready-made gradient (aa-ready): the store holds no complete grid whose strongest "
             "oracle it could take; run --suite grid into the same folder first for aa-strongest"
         )
-    return Suite("autoattack", [autoattack(setting, with_grid=found)], notes)
+    return Suite("autoattack", [autoattack(context, with_grid=found)], notes)
 
 
-def _transfer(setting: Setting) -> Suite:
-    return Suite("transfer", [*grid(setting), *on_base(setting)], keep_images=True)
+def _transfer(context: Context) -> Suite:
+    return Suite("transfer", [*grid(context), *on_base(context)], keep_images=True)
 
 
-def _paper(setting: Setting) -> Suite:
-    """All that Tables 1-8 and Figs. 2, 3 and 5 need of this model; docs/evaluate.md says which part feeds which.
+def _paper(context: Context) -> Suite:
+    """Everything that Tables 1-8 and Figs. 2, 3 and 5 need of this model; docs/evaluate.md says which part feeds which.
 
-    An undefended model is scored beside the entropy reductions around it. Table 3 is of models trained by TRADES:
-    their images are kept. Table 5 is of TRADES with random states: only there its settings are scored too, which takes
-    longer than all attacks together.
+    Images of an undefended model are also scored on the entropy reductions around it. Images of models trained by
+    TRADES are kept for Table 3. The settings of Table 5 are scored only for TRADES with random states, as in the paper:
+    they take longer than all attacks together.
     """
-    specs = [ready(setting)]
-    if setting.subject.dynamic is None:
-        return Suite("paper", [*specs, autoattack(setting, with_grid=False)])
-    specs += [*grid(setting), *_strong_searches(setting), autoattack(setting, with_grid=True)]
-    trained = setting.subject.metadata
+    if not context.dynamic:
+        return Suite("paper", [ready(context), autoattack(context, with_grid=False)])
+    specs = [ready(context), *grid(context), *_strong_searches(context), autoattack(context, with_grid=True)]
+    trained = context.subject.metadata
     trades, random = trained.get("objective") == "trades", trained.get("states") == "random"
-    settings = table_5_settings(setting.subject) if trades and random and not setting.defended else {}
-    return Suite("paper", specs, keep_images=trades, also={**entropy_variants(setting), **settings})
+    also = {} if context.defended else entropy_variants(context.subject)
+    if trades and random and not context.defended:
+        also |= table_5_settings(context.subject)
+    return Suite("paper", specs, keep_images=trades, also=also)
 
 
-def _table4(setting: Setting) -> Suite:
+def _table4(context: Context) -> Suite:
     """Table 4 of any model, without the rest of the grid."""
-    if setting.subject.dynamic is None:
+    if not context.dynamic:
         raise ValueError("suite table4 attacks intermediate states, which needs a model with dynamics")
-    pgd = [unrolled(setting, i, k, 0.5) for i, k in _pairs(setting)]
-    return Suite("table4", [*pgd, *_strong_searches(setting)])
+    return Suite("table4", [*_table_4_grid(context), *_strong_searches(context)])
 
 
-def _pairs(setting: Setting) -> list[tuple[int, int]]:
-    return [(i, k) for i, k in TABLE_4 if i <= setting.subject.states]
+def _table_4_grid(context: Context) -> list[AttackSpec]:
+    return [unrolled(context, i, k, 0.5) for i, k in TABLE_4 if i <= context.subject.states]
 
 
-def _strong_searches(setting: Setting) -> list[AttackSpec]:
-    """APGD-CE at Table 4's (i, K_a), and Square, on 1,000 images at most."""
+def _strong_searches(context: Context) -> list[AttackSpec]:
+    """APGD-CE at Table 4's (i, K_a), and Square on at most 1,000 images.
+
+    Square on fewer images than the data has is another attack than the audit's Square, so it has a name of its own.
+    """
     specs = []
-    for i, k in _pairs(setting):
-        spec = unrolled(setting, i, k, 0.5)
-        specs.append(
-            replace(
-                spec,
-                name=grid_name(i, k, 0.5, attack="apgd"),
-                attack="apgd",
-                options={"loss": "ce"},
-                oracle_options={**spec.oracle_options, "values": "deployed"},
-                group="table4",
-            )
+    for spec in _table_4_grid(context):
+        options = spec.oracle_options
+        search = replace(
+            spec,
+            name=grid_name(options["state"], options["steps"], 0.5, attack="apgd"),
+            attack="apgd",
+            options={"loss": "ce"},
+            oracle_options={**options, "values": "deployed"},
+            group="table4",
         )
-    if setting.data is None or setting.data.images <= SQUARE_IMAGES:
-        return [*specs, square(setting, group="table4")]
-    return [*specs, square(setting, name=f"square-{SQUARE_IMAGES}", limit=SQUARE_IMAGES, group="table4")]
+        specs.append(search)
+    if context.data is None or context.data.images <= SQUARE_IMAGES:
+        return [*specs, square(context, group="table4")]
+    return [*specs, square(context, name=f"square-{SQUARE_IMAGES}", limit=SQUARE_IMAGES, group="table4")]
 
 
-def _settings(setting: Setting) -> Suite:
+def _settings(context: Context) -> Suite:
     """Table 5 of any model: the grid, scored on entropy reductions of other settings."""
-    if setting.subject.dynamic is None:
+    if not context.dynamic:
         raise ValueError("suite settings varies the entropy reduction (T_f, R), which needs a model with dynamics")
-    if setting.union:
+    if context.union:
         raise ValueError("suite settings scores every image on every setting (T_f, R): leave --union away")
-    main = {"entropy-paper": entropy_reduced(setting.subject, variant="paper")}
-    return Suite("settings", grid(setting), also={**main, **table_5_settings(setting.subject)})
+    main = {"entropy-paper": entropy_reduced(context.subject, variant="paper")}
+    return Suite("settings", grid(context), also={**main, **table_5_settings(context.subject)})
 
 
-def entropy_variants(setting: Setting) -> dict[str, Callee]:
-    """Of an undefended model, the defended ones: oblivious attacks make the same images for all of them."""
-    return {} if setting.subject.dynamic is None or setting.defended else two_variants(setting.subject)
-
-
-SUITES: dict[str, Callable[[Setting], Suite]] = {
+SUITES: dict[str, SuiteBuilder] = {
     "quick": _quick,
     "grid": _grid,
     "autoattack": _autoattack,

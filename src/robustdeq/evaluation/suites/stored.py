@@ -1,4 +1,4 @@
-"""Kept images of other stores, as attacks on a predictor."""
+"""Adversarial images that other stores keep, as attacks on a predictor."""
 
 from __future__ import annotations
 
@@ -13,48 +13,48 @@ from robustdeq.evaluation.store.sources import Source, source_at
 from robustdeq.evaluation.store.store import Store
 
 FIXED = ("cifar10", "digits")
-"""Data sets that are the same wherever they lie: the first images of one are the first of another."""
+"""Data sets with fixed content: equal positions are equal images, however many are evaluated."""
 
 
 def stored_attacks(source: Source, data: DataRecord) -> list[AttackSpec]:
-    """The kept images of another store, as attacks on a predictor that is evaluated on data (as in its manifest).
+    """The kept images of another store as attacks on a predictor that is evaluated on `data`.
 
-    Only those that were made against its own predictor: images that it was shown itself have their own source.
+    Only images made against the source's own predictor count; those that it was shown itself have their own source.
     """
-    store, folder = Store(source.folder), source.folder
-    if store.manifest.union:
+    store = Store(source.folder)
+    manifest, folder = store.manifest, source.folder
+    if manifest.union:
         raise ValueError(
             f"{folder} was evaluated with --union, where broken images leave: it has no images for a transfer; "
             "evaluate it with --keep-images and without --union into another folder"
         )
-    configs = store.manifest.attacks
-    own = [name for name, c in configs.items() if c.spec.attack != "stored" and c.spec.group != SANITY]
-    names = [name for name in own if store.has_images(name)]
+    own = [r for r in manifest.attacks.values() if r.spec.attack != "stored" and r.spec.group != SANITY]
+    kept = [record for record in own if store.has_images(record.spec.name)]
     _check_same_images(store, data)
-    if not names:
+    if not kept:
         raise ValueError(f"{folder} keeps no adversarial images: evaluate it with --keep-images or --suite transfer")
     return [
         AttackSpec(
-            name=f"from.{source.label}.{name}",
+            name=f"from.{source.label}.{record.spec.name}",
             attack="stored",
             options={
                 "store": source.place,
-                "attack": name,
-                "hash": configs[name].hash,
-                "model": store.manifest.model.hash,
+                "attack": record.spec.name,
+                "hash": record.hash,
+                "model": manifest.model.hash,
             },
             oracle="none",
             group="transfer",
-            limit=configs[name].spec.limit,
-            norm=configs[name].spec.norm,
-            eps=configs[name].spec.eps,
+            limit=record.spec.limit,
+            norm=record.spec.norm,
+            eps=record.spec.eps,
         )
-        for name in names
+        for record in kept
     ]
 
 
 def _check_same_images(source: Store, own: DataRecord) -> None:
-    """Images are known by their positions: those of a source must come from the same data, and be enough."""
+    """Refuse a source of other images: images are identified by their positions in the data."""
     other = source.manifest.data
     if other.sha256 == own.sha256:
         return
@@ -67,22 +67,28 @@ def _check_same_images(source: Store, own: DataRecord) -> None:
 
 
 def stored_images(spec: AttackSpec, target: Path, x: Tensor, index: Tensor) -> Tensor:
-    """Adversarial images that another store keeps for the one in folder target, in the order of index."""
+    """Adversarial images of the positions `index` that the source of a store in folder `target` keeps.
+
+    Args:
+        spec: An attack that `stored_attacks` made.
+        target: Folder of the store under evaluation.
+        x: Clean images of the same positions, pixels in [0, 1].
+        index: Positions in the data.
+    """
     source = Store(source_at(spec.options["store"], target))
-    size = source.manifest.shard_size
+    size, attack, threat = source.manifest.shard_size, spec.options["attack"], spec.threat
     found = torch.empty_like(x)
     for shard in sorted({int(i) // size for i in index}):
-        places, pixels = source.images(spec.options["attack"], shard)
-        where = {int(place): k for k, place in enumerate(places)}
+        positions, pixels = source.images(attack, shard)
+        row_of = {int(position): row for row, position in enumerate(positions)}
         for row, i in enumerate(index.tolist()):
             if i // size == shard:
-                if i not in where:
-                    raise ValueError(f"{source.folder} keeps no image {i} of {spec.options['attack']}")
-                found[row] = pixels[where[i]].to(x)
-    threat = spec.threat
+                if i not in row_of:
+                    raise ValueError(f"{source.folder} keeps no image {i} of {attack}")
+                found[row] = pixels[row_of[i]].to(x)
     if bool((threat.distance(found, x) > threat.eps + 1e-5).any()):
         raise ValueError(
-            f"{source.folder}: images of {spec.options['attack']} lie outside {threat} around the images that are "
-            "evaluated: they were made from other images"
+            f"{source.folder}: images of {attack} lie outside {threat} around the images that are evaluated: they were "
+            "made from other images"
         )
     return found

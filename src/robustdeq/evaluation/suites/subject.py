@@ -1,10 +1,10 @@
-"""What evaluation knows of a predictor: its states, which one is deployed, what is under its defence."""
+"""What evaluation needs to know of a predictor: its states, the deployed one, the model under its defence."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, is_dataclass
 from functools import cached_property
@@ -26,18 +26,18 @@ Callee = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """A predictor under evaluation; anything that maps pixels to logits."""
+    """A predictor under evaluation: anything that maps pixels in [0, 1] to logits."""
 
     predictor: Callee
 
     @property
     def dynamic(self) -> DynamicPredictor | None:
-        """The predictor, if its passes can be looked into."""
+        """The predictor if it has states that can be looked into, else None."""
         return self.predictor if isinstance(self.predictor, DynamicPredictor) else None
 
     @property
     def solves_alone(self) -> bool:
-        """Whether its solvers step each image as if it were alone; no word on a user's encoder, head or defence."""
+        """Whether its solvers treat every image independently; says nothing of a user's encoder or head."""
         if self.dynamic is None:
             return False
         base = self.dynamic.base
@@ -46,17 +46,17 @@ class Subject:
 
     @property
     def states(self) -> int:
-        """N, or 0 without dynamics."""
+        """Number of solver states N; 0 without dynamics."""
         return 0 if self.dynamic is None else self.dynamic.base.solver.max_steps
 
     @property
     def state_names(self) -> list[str]:
-        """The columns of the paper's evaluation: z^[1] to z^[N] and the unrolled final state."""
+        """Names of all states: "1" to "N" for z^[1] to z^[N], and "final" for the unrolled final state."""
         return [*map(str, range(1, self.states + 1)), FINAL]
 
     @property
     def early_state(self) -> int | None:
-        """The state that an EarlyState anywhere in the predictor reads, if there is one."""
+        """The state that an `EarlyState` in the predictor reads; None without one."""
         part: Any = self.dynamic
         while part is not None and part is not part.base:
             if isinstance(part, EarlyState):
@@ -66,12 +66,12 @@ class Subject:
 
     @property
     def deployed_state(self) -> str:
-        """The state that predictions are read from."""
+        """Name of the state that predictions are read from."""
         return FINAL if self.early_state is None else str(self.early_state)
 
     @property
     def undefended(self) -> Callee | None:
-        """The static base, read at the same state; None if there is no defence above it."""
+        """The undefended model under the defence, read at the same state; None if the predictor has no defence."""
         if self.dynamic is None or not self.dynamic.defended:
             return None
         base = self.dynamic.base
@@ -79,34 +79,43 @@ class Subject:
 
     @cached_property
     def device(self) -> torch.device | None:
-        """Where its weights are."""
-        tensors = self.predictor.state_dict().values() if isinstance(self.predictor, nn.Module) else ()
-        return next((tensor.device for tensor in tensors), None)
+        """Device of its weights; None without weights."""
+        return next((tensor.device for tensor in self._weights()), None)
 
     @cached_property
     def dtype(self) -> torch.dtype:
-        """Of its weights."""
-        tensors = self.predictor.state_dict().values() if isinstance(self.predictor, nn.Module) else ()
-        return next((t.dtype for t in tensors if t.is_floating_point()), torch.float32)
+        """Floating-point type of its weights; float32 without weights."""
+        return next((t.dtype for t in self._weights() if t.is_floating_point()), torch.float32)
+
+    def _weights(self) -> Iterable[Tensor]:
+        return self.predictor.state_dict().values() if isinstance(self.predictor, nn.Module) else ()
+
+    def pixels(self, x: Tensor) -> Tensor:
+        """Images as the predictor takes them: 8-bit ones in [0, 1], on its device."""
+        return (x.to(self.dtype) / 255 if x.dtype == torch.uint8 else x).to(self.device or x.device)
+
+    @property
+    def model(self) -> Any:
+        """The model inside all defences."""
+        return self.predictor if self.dynamic is None else self.dynamic.base
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """What the checkpoint says of itself: data set, eps, training."""
-        model = self.predictor if self.dynamic is None else self.dynamic.base
-        return dict(getattr(model, "metadata", None) or {})
+        """What the checkpoint says about the model: data set, eps, training."""
+        return dict(getattr(self.model, "metadata", None) or {})
 
     @property
     def model_kind(self) -> str | None:
         """The registered name of the model, such as mdeq-tiny; None where it has none."""
-        architecture = getattr(self.predictor if self.dynamic is None else self.dynamic.base, "architecture", None)
+        architecture = getattr(self.model, "architecture", None)
         return None if architecture is None else preset_of(architecture.name, architecture.options)
 
     def prepared(self) -> AbstractContextManager[Any]:
-        """Eval mode and no gradients for parameters, put back afterwards."""
+        """Context of eval mode without parameter gradients; restores both afterwards."""
         return attacking(self.predictor) if isinstance(self.predictor, nn.Module) else nullcontext()
 
     def describe(self) -> dict[str, Any]:
-        """Everything that its predictions depend on, as JSON; of a plain function only its name."""
+        """Settings and weights that its predictions depend on, as JSON; a plain function gives its name only."""
         description: dict[str, Any] = {"config": describe(self.predictor)}
         if isinstance(self.predictor, nn.Module):
             description["weights_sha256"] = weights_digest(self.predictor)
@@ -114,7 +123,7 @@ class Subject:
 
 
 def describe(predictor: Any) -> Any:
-    """Kind and settings of a module, and of what it wraps; the name of a function."""
+    """Kind and settings of a module and its children; the name of a plain function."""
     if not isinstance(predictor, nn.Module):
         kind = predictor if hasattr(predictor, "__qualname__") else type(predictor)
         return f"{kind.__module__}.{kind.__qualname__}"
@@ -136,14 +145,14 @@ def describe(predictor: Any) -> Any:
 
 
 def _is_setting(value: Any) -> bool:
-    """A number, a text, or several of them, such as the stride of a convolution."""
+    """Whether it is a number or text, or several of them, such as the stride of a convolution."""
     if isinstance(value, tuple | list):
         return all(_is_setting(part) for part in value)
     return isinstance(value, int | float | str | bool | None)
 
 
 def plain(value: Any) -> Any:
-    """As JSON; what has no JSON, such as a user's own solver, as the text that it prints as."""
+    """The value as JSON; a user's own dataclass, such as a solver, by its repr, anything else by its type."""
     try:
         encoded = encode(value)
         json.dumps(encoded)
@@ -153,7 +162,7 @@ def plain(value: Any) -> Any:
 
 
 def weights_digest(module: nn.Module) -> str:
-    """A checksum of all weights and buffers, with names, shapes and dtypes."""
+    """SHA-256 over all weights and buffers with their names, shapes and dtypes."""
     digest = hashlib.sha256()
     for name, tensor in sorted(module.state_dict().items()):
         content = tensor.detach().cpu().contiguous()

@@ -1,4 +1,4 @@
-"""The entropy reductions around one model that attacked images are scored on: its variants, and Table 5's settings."""
+"""Entropy reductions around one model that attacked images are scored on: the paper's variants and settings."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from robustdeq.evaluation.suites.subject import Callee, Subject
 from robustdeq.threat import number
 
 TABLE_5 = tuple((every, steps) for every in (1, 2, 4, 8) for steps in (1, 5, 10, 20))
-"""The paper's (T_f, R)."""
+"""The (T_f, R) of the paper's Table 5."""
 MAIN = (2, 10)
-"""Those of its other tables, and the defaults."""
-TAKEN = {"deployed": "predictor under evaluation", "base": "undefended model of a defended one"}
-"""What every store calls by these names."""
+"""The (T_f, R) of the paper's other tables, and the defaults."""
+RESERVED = {"deployed": "predictor under evaluation", "base": "undefended model of a defended one"}
+"""Names that every store uses for predictors of its own."""
 
 
 def entropy_reduced(subject: Subject, **settings: Any) -> Callee:
-    """The undefended model of a subject behind an entropy reduction, read at the state that the subject deploys.
+    """The subject's undefended model behind an entropy reduction, read at the state that the subject deploys.
 
-    It defends within the eps that the model was trained for, whatever the threat; without one within the defaults.
+    Its radius is the eps that the model was trained for, whatever the threat; without one, the default.
     """
     dynamic, state = subject.dynamic, subject.early_state
     if dynamic is None:
@@ -32,32 +32,31 @@ def entropy_reduced(subject: Subject, **settings: Any) -> Callee:
     return defended if state is None else EarlyState(defended, state=state)
 
 
-def two_variants(subject: Subject) -> dict[str, Callee]:
-    """The main settings in the paper's and in the released variant, which needs T_f to divide N."""
+def entropy_variants(subject: Subject) -> dict[str, Callee]:
+    """The main settings in the paper's variant and in the released code's, which needs T_f to divide N."""
     variants = ("paper", "released") if subject.states % MAIN[0] == 0 else ("paper",)
     return {f"entropy-{v}": entropy_reduced(subject, variant=v) for v in variants}
 
 
 def table_5_settings(subject: Subject) -> dict[str, Callee]:
-    """The other settings of Table 5 in the paper's variant, entropy-paper-T4-R5; T_f beyond N would do nothing."""
-    wanted = [(every, steps) for every, steps in TABLE_5 if every <= subject.states and (every, steps) != MAIN]
+    """Table 5's other settings in the paper's variant, such as entropy-paper-T4-R5; T_f > N would do nothing."""
     return {
         f"entropy-paper-T{every}-R{steps}": entropy_reduced(subject, variant="paper", every=every, steps=steps)
-        for every, steps in wanted
+        for every, steps in TABLE_5
+        if every <= subject.states and (every, steps) != MAIN
     }
 
 
 def read_also(content: Any, subject: Subject) -> dict[str, Callee]:
-    """`also` of a user's suite: names, each with the settings of an entropy reduction."""
-    for name, what in TAKEN.items():
-        if isinstance(content, Mapping) and name in content:
-            raise ValueError(f"also: {name!r} is the {what}: choose another name")
+    """Predictors from the key `also` of a suite file: names, each with the settings of an entropy reduction."""
     if not isinstance(content, Mapping) or not all(isinstance(v, Mapping) for v in content.values()):
         raise ValueError(
             "also: expected names, each with settings of an entropy reduction, such as {mine: {every: 4, steps: 5}}"
         )
     made = {}
     for name, settings in content.items():
+        if name in RESERVED:
+            raise ValueError(f"also: {name!r} is the {RESERVED[name]}: choose another name")
         try:
             made[str(name)] = entropy_reduced(subject, **settings)
         except (TypeError, ValueError) as error:

@@ -1,0 +1,189 @@
+"""What happens to a batch: it is attacked, scored on every predictor at every state, and becomes rows of the store."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import polars as pl
+import torch
+from torch import Tensor
+
+from robustdeq.evaluation.run.out_of_memory import halving
+from robustdeq.evaluation.run.plan import Plan
+from robustdeq.evaluation.run.stacking import attack_together
+from robustdeq.evaluation.store.attack_spec import AttackSpec
+from robustdeq.evaluation.store.schema import PARTIAL_SCHEMA
+from robustdeq.evaluation.suites.stored import stored_images
+from robustdeq.evaluation.suites.subject import FINAL, Subject
+from robustdeq.models.predictor import entropy
+from robustdeq.threat import cross_entropy
+
+NO_PREDICTION = -1
+"""The prediction where a logit is NaN; wrong for every label, as attacks count it."""
+
+
+class Batches:
+    """Computes the rows of clean and attacked images; batches that do not fit into memory are halved."""
+
+    def __init__(self, plan: Plan, x: Tensor, y: Tensor, folder: Path, watch: Callable[[Tensor], None]) -> None:
+        self.plan, self.x, self.y, self.folder, self.watch = plan, x, y, folder, watch
+        self.scoring_seconds = 0.0
+
+    def images(self, index: Tensor) -> Tensor:
+        """Clean images at these positions, as the predictor takes them."""
+        return self.plan.subject.pixels(self.x[index.to(self.x.device)])
+
+    def clean(self, index: Tensor) -> pl.DataFrame:
+        """Rows of the clean images at these positions."""
+        return pl.concat(halving(self._clean, index))
+
+    def attacked(self, specs: Sequence[AttackSpec], pairs: Tensor) -> tuple[pl.DataFrame, Tensor]:
+        """Rows of attacked images, and the adversarial images in the order of `pairs`.
+
+        Args:
+            specs: One attack, or several that share batches.
+            pairs: (B, 2): for each row of the batch, its attack's number in `specs` and its image's position.
+        """
+        parts = halving(lambda some: self._attacked(specs, some), pairs)
+        rows = pl.concat([rows for rows, _ in parts])
+        columns = [pl.col(name).cast(dtype) for name, dtype in PARTIAL_SCHEMA.items()]
+        return rows.select(columns), torch.cat([images for _, images in parts])
+
+    def _clean(self, index: Tensor) -> pl.DataFrame:
+        x, y = self._batch(index)
+        scored = self.plan.scored.items()
+        return pl.concat(
+            [rows(name, s, score(s, x, self.plan.all_states), index, y, diagnostics=True) for name, s in scored]
+        ).with_columns(correct=pl.col("prediction") == pl.col("label"))
+
+    def _attacked(self, specs: Sequence[AttackSpec], pairs: Tensor) -> tuple[pl.DataFrame, Tensor]:
+        number, index = pairs[:, 0], pairs[:, 1]
+        x, y = self._batch(index)
+        images, queries, logits = self._attack(specs, number, x, y, index)
+        began, diagnostics = time.monotonic(), specs[0].diagnostics
+        frames = []
+        for name, subject in self.plan.scored.items():
+            if name == "deployed" and logits is not None and not self.plan.all_states:
+                scores = Scores([subject.deployed_state], logits[None])
+            else:
+                scores = score(subject, images, self.plan.all_states)
+            clean = score(subject, x, all_states=True) if diagnostics and subject.dynamic else None
+            also = {"queries": queries, "number": number}
+            frames.append(rows(name, subject, scores, index, y, clean=clean, diagnostics=diagnostics, also=also))
+        self.scoring_seconds += time.monotonic() - began
+        return pl.concat(frames), images.cpu()
+
+    def _attack(
+        self, specs: Sequence[AttackSpec], number: Tensor, x: Tensor, y: Tensor, index: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Adversarial images, queries, and the deployed logits if the attack was on the deployed predictor."""
+        if specs[0].attack == "stored":
+            return stored_images(specs[0], self.folder, x, index), torch.zeros_like(y), None
+        if self.plan.all_states:  # all states are scored anyway: attack the base, which saves the defended pass
+            specs = [replace(spec, on="base") if spec.every_image and spec.blind else spec for spec in specs]
+        result = attack_together(specs, number, self.plan.subject, self.plan.seed, x, y, index, self.watch)
+        return result.images, result.queries, result.logits if specs[0].on == "deployed" else None
+
+    def _batch(self, index: Tensor) -> tuple[Tensor, Tensor]:
+        x = self.images(index)
+        return x, self.y[index.to(self.y.device)].to(x.device)
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """Logits of a predictor at each scored state, with the states themselves if it has dynamics."""
+
+    names: list[str]
+    logits: Tensor
+    """(S, B, C), in the order of `names`."""
+    states: Tensor | None = None
+    """(N, B, ...)."""
+    residual: Tensor | None = None
+    """(N, B)."""
+
+
+@torch.no_grad()
+def score(subject: Subject, x: Tensor, all_states: bool) -> Scores:
+    """One pass on x: the logits at every state, or at the deployed one only."""
+    dynamic = subject.dynamic
+    with subject.prepared():
+        if dynamic is None or not all_states:
+            return Scores([subject.deployed_state], subject.predictor(x)[None])
+        walked = dynamic.walk(x)
+        states = walked.solution.trajectory
+        assert states is not None
+        names, deployed = subject.state_names, subject.deployed_state
+        logits = [dynamic.base.head(walked.f.unpack(z)) for z in states]
+        logits.append((dynamic if deployed == FINAL else dynamic.base).read_out(walked))
+        if deployed != FINAL:
+            logits[names.index(deployed)] = dynamic.read_out(walked)
+    return Scores(names, torch.stack(logits), states, walked.solution.residuals)
+
+
+def measure(logits: Tensor, labels: Tensor) -> dict[str, Tensor]:
+    """Prediction, margin, entropy (nats) and cross-entropy loss of each image; logits (B, C), labels (B,)."""
+    logits = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
+    known = ~logits.isnan().any(-1)
+    own = logits.gather(-1, labels[:, None])[:, 0]
+    others = logits.scatter(-1, labels[:, None], -torch.inf)
+    return {
+        "prediction": torch.where(known, logits.argmax(-1), NO_PREDICTION),
+        "margin": own - others.amax(-1),
+        "entropy": entropy(logits),
+        "loss": cross_entropy(logits, labels),
+    }
+
+
+def rows(
+    name: str,
+    subject: Subject,
+    scores: Scores,
+    index: Tensor,
+    labels: Tensor,
+    *,
+    clean: Scores | None = None,
+    diagnostics: bool = False,
+    also: Mapping[str, Tensor] | None = None,
+) -> pl.DataFrame:
+    """The store's rows, one per state and image.
+
+    Args:
+        name: Name of the predictor in the store.
+        subject: The predictor.
+        scores: Its scores of these images.
+        index: Positions of the images in the data.
+        labels: Labels of the images.
+        clean: Scores of the clean images, to measure how far the states have moved.
+        diagnostics: Whether to store residuals and deviations of the states.
+        also: Further columns, one value per image.
+    """
+    common = {key: value.cpu().numpy() for key, value in {"image": index, "label": labels, **(also or {})}.items()}
+    frames = []
+    for k, state in enumerate(scores.names):
+        measured = {key: value.cpu().numpy() for key, value in measure(scores.logits[k], labels).items()}
+        residual = deviation = None
+        if diagnostics and scores.states is not None and scores.residual is not None and state != FINAL:
+            residual = scores.residual[k].cpu().numpy()
+            if clean is not None and clean.states is not None:
+                deviation = relative_change(scores.states[k], clean.states[k]).cpu().numpy()
+        extra = {"residual": residual, "deviation": deviation}
+        frames.append(
+            pl.DataFrame({**common, **measured})
+            .with_columns(
+                pl.lit(name).alias("predictor"),
+                pl.lit(state).alias("state"),
+                pl.lit(state == subject.deployed_state).alias("deployed"),
+                *(pl.lit(None if v is None else pl.Series(v)).cast(pl.Float32).alias(n) for n, v in extra.items()),
+            )
+            .with_columns(pl.col("margin", "entropy", "loss").cast(pl.Float32))
+        )
+    return pl.concat(frames)
+
+
+def relative_change(z: Tensor, origin: Tensor) -> Tensor:
+    """||z - origin|| / ||origin|| of each image."""
+    change, size = ((v.reshape(len(v), -1)).norm(dim=1) for v in (z - origin, origin))
+    return change / size

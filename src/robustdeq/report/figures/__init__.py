@@ -1,0 +1,31 @@
+"""The figures of a report, as SVG."""
+
+from __future__ import annotations
+
+from robustdeq.report.figures.along_states import diagnosed_attack, figure_2, figure_3b, figure_3c
+from robustdeq.report.figures.drawing import Figure
+from robustdeq.report.figures.grid import figure_3a, figure_5
+from robustdeq.report.figures.training import figures_4_and_6
+from robustdeq.report.results import Result, Sources
+from robustdeq.report.results.match import predictor_key, same_evaluation
+
+__all__ = ["Figure", "make_figures"]
+
+
+def make_figures(sources: Sources) -> list[Figure]:
+    """Every figure that the results allow."""
+    whole = [r for r in sources.results if r.manifest.dynamic and not r.manifest.union]
+    attacked = [r for r in whole if not r.oblivious]
+    rows = [predictor_key(r) for r in sources.main]
+    shown = [_with_residuals(r, attacked) for r in attacked if r in sources.main or predictor_key(r) not in rows]
+    figures = [figure_2(r) for k, r in enumerate(shown) if r not in shown[:k]]
+    figures += [figure_3a(whole), figure_3b(whole), figure_3c(attacked)]
+    figures += [*map(figure_5, attacked), figures_4_and_6(sources.runs)]
+    return [figure for figure in figures if figure is not None]
+
+
+def _with_residuals(r: Result, results: list[Result]) -> Result:
+    """The result itself, or another of the same predictor and images if only that one has residuals under attack."""
+    if diagnosed_attack(r):
+        return r
+    return next((other for other in results if same_evaluation(other, r) and diagnosed_attack(other)), r)

@@ -1,0 +1,168 @@
+"""What no store holds although the paper reports it: methods, attacks, settings, figures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from robustdeq.report import paper
+from robustdeq.report.missing.commands import ENTROPY, evaluate_again, evaluate_recipe, folder, resume
+from robustdeq.report.missing.transfer import missing_transfer
+from robustdeq.report.results import Result, Sources
+from robustdeq.report.results.complete import grid_size, has_part_of_grid, oblivious_grid, unfinished
+from robustdeq.report.results.match import images_key, paper_row, predictor_key, t_f_and_r
+
+_RECIPES = {"PGD-AT": "pgdat", "TRADES": "trades"}
+_RESNETS = {"cifar10-tiny": "resnet", "cifar10-large": "resnet18"}
+
+
+@dataclass(frozen=True)
+class Missing:
+    """An experiment that is not there."""
+
+    item: str
+    """The tables and figures that need it."""
+    what: str
+    command: str
+
+
+def missing_experiments(sources: Sources) -> list[Missing]:
+    """Everything that is missing, in the order of the paper."""
+    found = [*_methods(sources)]
+    for r in sources.deployed:
+        found += _unfinished(r)
+    for stores in _by_predictor(sources.deployed):
+        found += _attacks(stores)
+    found += [Missing("Table 3", what, command) for what, command in missing_transfer(sources)]
+    found += _settings(sources)
+    if not sources.runs:
+        command = "robustdeq report STORE... RUN... --out DIR"
+        found.append(Missing("Figs. 4, 6", "validation accuracy during training", command))
+    what = "training speed, which depends on the machine"
+    found.append(Missing("Table 9", what, "robustdeq bench train --json FILE"))
+    found.append(Missing("Table 10", "inference speed of the defence, likewise", "robustdeq bench defence --json FILE"))
+    return found
+
+
+def _methods(sources: Sources) -> Iterator[Missing]:
+    """The rows of Table 1 that no store was made for."""
+    attacked = {paper_row(r): r for r in sources.results if not r.oblivious}
+    shown = {paper_row(r) for r in sources.results}
+    family = _recipe_family(sources)
+    for training, method in (row for row in paper.TABLE_1 if row not in attacked):
+        recipe = f"{family}-{_RECIPES[training]}"
+        if method == "no dynamics":
+            if family in _RESNETS:  # there is a recipe for a ResNet of equal size
+                recipe = f"{family}-{_RESNETS[family]}-{_RECIPES[training]}"
+                command = evaluate_recipe(recipe, f"runs/{recipe}-results")
+                yield Missing("Table 1", f"{training}, a ResNet of equal size", command)
+            continue
+        random, entropy = method in (paper.RANDOM, paper.BOTH), method in (paper.ENTROPY, paper.BOTH)
+        recipe += "-random" if random else ""
+        own = attacked.get((training, paper.RANDOM if random else paper.BASE))
+        defence = ENTROPY if entropy else ()
+        store = f"runs/{recipe}{'-entropy' if entropy else ''}-results"
+        what = f"{training} {method}"
+        if (training, method) in shown:
+            what += ": attacks on the defended model itself, and its AutoAttack; so far it is attacked obliviously"
+        again = evaluate_again(own, "paper", store, defence=defence) if own else None
+        yield Missing("Table 1", what, again or evaluate_recipe(recipe, store, defence))
+
+
+def _recipe_family(sources: Sources) -> str:
+    """The beginning of the names of the recipes that fit the results."""
+    if any(r.manifest.data.name == "digits" for r in sources.results):
+        return "digits-nano"
+    return f"cifar10-{'tiny' if any(r.manifest.model.kind == 'mdeq-tiny' for r in sources.results) else 'large'}"
+
+
+def _unfinished(r: Result) -> list[Missing]:
+    """What a store has not finished, with the commands that resume it."""
+    planned, clean = r.store.attacks, r.store.complete(None)
+    left = [name for name in planned if not r.store.complete(name)]
+    if clean and not left:
+        return []
+    what = f"{r.label}: {'' if clean else 'the clean accuracy and '}{len(left)} of {len(planned)} attacks"
+    if clean and unfinished(r):
+        what += "; the union without them is an upper bound"
+    return [Missing("all", what, "; ".join(resume(r)))]
+
+
+def _by_predictor(results: list[Result]) -> list[list[Result]]:
+    """The stores of each predictor under a threat on a data set, however many images."""
+    groups: dict[str, list[Result]] = {}
+    for r in results:
+        groups.setdefault(repr((predictor_key(r), r.manifest.data.name, r.manifest.threat)), []).append(r)
+    return [*groups.values()]
+
+
+class _Gap(NamedTuple):
+    """Something that a store does not hold."""
+
+    item: str
+    what: str
+    suite: str
+    """The suite that adds it."""
+    among: Literal["store", "images", "predictor"]
+    """Which other stores may hold it instead: none, those of the predictor with the same images, or all of these."""
+    beside: str = ""
+    """The end of another folder to write to, because a store does not run again what it has."""
+
+
+def _attacks(stores: list[Result]) -> list[Missing]:
+    """What neither the largest store of a predictor holds nor another that could stand in for it."""
+    single = [r for r in stores if not r.manifest.union]
+    largest = max(single or stores, key=lambda r: (not has_part_of_grid(r), r.manifest.data.images))
+    if not single:
+        what = f"{largest.label}: accuracies under single attacks, which a store made with --union does not hold"
+        return [Missing("Tables 1, 2, 8", what, evaluate_again(largest, "paper", "OTHER"))]
+    same_images = [r for r in single if images_key(r) == images_key(largest)]
+    instead = {"store": [], "images": same_images, "predictor": single}
+    absent = [gap for gap in _gaps(largest) if all(gap.item in {g.item for g in _gaps(r)} for r in instead[gap.among])]
+    if any(gap.item == "Table 2" for gap in absent):  # the same suite draws them
+        absent = [gap for gap in absent if gap.item != "Figs. 2, 3c"]
+    # a store only takes suites that score the same predictors
+    alone = set(largest.manifest.predictors) <= {"deployed", "base"}
+    found = []
+    for gap in absent:
+        into = folder(largest, gap.beside or ("" if alone else f"-{gap.suite}"))
+        keep = ["--keep-images"] if gap.item == "images" else []
+        found.append(Missing(gap.item, f"{largest.label}: {gap.what}", evaluate_again(largest, gap.suite, into, *keep)))
+    return found
+
+
+def _gaps(r: Result) -> list[_Gap]:
+    """Everything that a store itself does not hold."""
+    specs, dynamic = [record.spec for record in r.manifest.attacks.values()], r.manifest.dynamic
+    groups = {spec.group for spec in specs}
+    of_grid = grid_size(r) - len(oblivious_grid(r)) if dynamic else 0
+    grid, diagnoses = f"{of_grid} of the grid's {grid_size(r)} attacks", "deviations and residuals under attack"
+    has_aa, diagnosed = any(s.is_standard_autoattack for s in specs), any(s.diagnostics for s in specs)
+    pictures, deep = any(map(r.store.has_images, r.store.attacks)), dynamic and r.states >= 3
+    lacking = (
+        (of_grid > 0, _Gap("Tables 1, 6, 7, 8, Figs. 3a, 5", grid, "grid", "images")),
+        ("ready" not in groups, _Gap("Table 2", "PGD-10 at the final state", "quick", "store")),
+        (not has_aa, _Gap("Table 1", "AutoAttack", "autoattack", "images")),
+        (deep and "table4" not in groups, _Gap("Table 4", "APGD-CE and Square", "table4", "predictor")),
+        (dynamic and not diagnosed, _Gap("Figs. 2, 3c", diagnoses, "quick", "images", "-quick")),
+        (not pictures, _Gap("images", "adversarial images to look at", "quick", "predictor", "-images")),
+    )
+    return [gap for lacks, gap in lacking if lacks]
+
+
+def _settings(sources: Sources) -> list[Missing]:
+    """The settings of Table 5 that no predictor of a store has."""
+    dynamic = [r for r in sources.deployed if r.manifest.dynamic]
+    have = {t_f_and_r(Result(r.label, r.store, name)) for r in dynamic for name in r.manifest.predictors}
+    states = max((r.states for r in dynamic), default=8)
+    lacking = [(every, steps) for every, steps in paper.TABLE_5 if every <= states and (every, steps) not in have]
+    if not lacking:
+        return []
+    what = f"{len(lacking)} of the 16 settings (T_f, R) of the entropy reduction"
+    command = "robustdeq evaluate CKPT --suite settings --out DIR"
+    if dynamic:
+        wanted = (("TRADES", paper.RANDOM), ("TRADES", paper.BOTH))
+        own = min(dynamic, key=lambda r: paper_row(r) not in wanted)
+        command = evaluate_again(own, "settings", folder(own, "-settings"), defence=())
+    return [Missing("Table 5", what, command)]

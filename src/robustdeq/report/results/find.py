@@ -1,0 +1,105 @@
+"""Stores of evaluations and folders of training runs, found in the folders that a report is made from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from robustdeq.evaluation.store.snapshot import Snapshot
+from robustdeq.evaluation.suites.variants import MAIN
+from robustdeq.report.results.complete import has_part_of_grid, has_whole_grid
+from robustdeq.report.results.describe import Result
+from robustdeq.report.results.match import same_evaluation, t_f_and_r
+from robustdeq.report.results.training import Run
+
+DEPTH = 3
+"""Levels of subfolders that are searched."""
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Everything a report is made from."""
+
+    results: list[Result]
+    runs: list[Run]
+
+    @cached_property
+    def main(self) -> list[Result]:
+        """The results without those of a part of the grid, unless no result has a whole grid."""
+        if not any(map(has_whole_grid, self.results)):
+            return self.results
+        return [r for r in self.results if not has_part_of_grid(r)]
+
+    @property
+    def aside(self) -> list[Result]:
+        """The results that are not in `main`."""
+        return [r for r in self.results if r not in self.main]
+
+    @property
+    def deployed(self) -> list[Result]:
+        """One result per store: its deployed predictor."""
+        return [r for r in self.results if r.predictor == "deployed"]
+
+
+def find_sources(folders: Sequence[str | Path]) -> Sources:
+    """Find stores (manifest.json) and training runs (run.json) in the folders and below, sorted by name."""
+    found: dict[str, dict[Path, Path]] = {"manifest.json": {}, "run.json": {}}
+    for given in map(Path, folders):
+        if not given.is_dir():
+            raise FileNotFoundError(f"no folder {given}; a report is made from what evaluate and train wrote")
+        marked = [(mark, folder) for folder in _below(given, DEPTH) for mark in found if (folder / mark).is_file()]
+        if not marked:
+            raise ValueError(f"{given} holds no results: expected what evaluate or train wrote, or a folder above")
+        for mark, folder in marked:
+            found[mark].setdefault(folder.resolve(), folder)
+    stores, runs = found.values()
+    stored = [Result(label, Snapshot(stores[path])) for path, label in _labels(list(stores)).items()]
+    results = [*stored, *(other for r in stored for other in [*_base(r, stored), *_oblivious(r, stored)])]
+    return Sources(
+        results=sorted(results, key=lambda r: (r.label, r.predictor)),
+        runs=sorted((Run(label, runs[path]) for path, label in _labels(list(runs)).items()), key=lambda r: r.label),
+    )
+
+
+def _base(r: Result, stored: list[Result]) -> list[Result]:
+    """The undefended model of a defended store, unless it has a store of its own."""
+    base = Result(r.label, r.store, r.undefended or "")
+    return [] if r.undefended is None or any(same_evaluation(base, other) for other in stored) else [base]
+
+
+def _oblivious(r: Result, stored: list[Result]) -> list[Result]:
+    """The defences around an undefended store's model at the paper's main settings; the others are in Table 5.
+
+    A defence with a whole grid in a store of its own, where it was attacked itself, is left out.
+    """
+    beside = [Result(r.label, r.store, name) for name in r.manifest.predictors if r.entropy is None]
+    return [
+        other
+        for other in beside
+        if other.undefended == "deployed"
+        and t_f_and_r(other) == MAIN
+        and not any(has_whole_grid(x) for x in stored if same_evaluation(x, other))
+    ]
+
+
+def _below(folder: Path, depth: int) -> list[Path]:
+    found = [folder]
+    if depth and not (folder / "manifest.json").is_file():
+        for child in sorted(folder.iterdir()):
+            if child.is_dir() and not child.name.startswith("."):
+                found += _below(child, depth - 1)
+    return found
+
+
+def _labels(folders: list[Path]) -> dict[Path, str]:
+    """The shortest ends of the paths that tell them apart."""
+    labels: dict[Path, str] = {}
+    for path in folders:
+        for length in range(1, len(path.parts) + 1):
+            end = path.parts[-length:]
+            if sum(other.parts[-length:] == end for other in folders) == 1:
+                break
+        labels[path] = "/".join(end)
+    return labels

@@ -1,0 +1,180 @@
+"""The paper's questions, answered by differences between two results, paired image by image."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robustdeq.evaluation.analysis import metrics
+from robustdeq.evaluation.analysis.paired import shared_attacks, tried_images
+from robustdeq.evaluation.analysis.statistics import bootstrap_difference, bootstrap_minimum_difference
+from robustdeq.report.results import Result
+from robustdeq.report.results.complete import complete, finished, minimum_attacks, once, unfinished
+from robustdeq.report.results.match import defence_settings, images_key, training_key, weights
+from robustdeq.report.tables.numbers import strongest_autoattack
+from robustdeq.report.tables.table import NONE, Cell, Table, points
+
+RANDOM, ENTROPY = "Does Sec. 3.3 help?", "Does Sec. 3.2 help?"
+BOTH, RESNET = "Do they compose?", "Does a DEQ beat the ResNet of equal size?"
+QUESTIONS = (RANDOM, ENTROPY, BOTH, RESNET)
+UNFINISHED = "unfinished"
+EQUAL_SIZE = {"mdeq-large": "resnet18", "mdeq-tiny": "resnet-tiny"}
+
+Outcomes = NDArray[np.bool_]
+Pair = tuple[str, Result, Result]
+"""A question, the result without what it asks about, and the result with it."""
+
+
+def differences(results: list[Result]) -> Table:
+    """Every pair that answers a question, on clean images and under attack."""
+    pairs = _best([(found, a, b) for a, b in permutations(results, 2) if (found := question(a, b)) is not None])
+    rows = []
+    for found, a, b in sorted(pairs, key=lambda pair: QUESTIONS.index(pair[0])):
+        data = a.manifest.data
+        words = (found, a.training, _called(a), _called(b), data.name, str(data.images), a.eps)
+        rows.append([*map(Cell, words), clean(a, b), minimum(a, b), autoattack(a, b), union(a, b)])
+    head = ("question", "training", "without", "with", "data", "images", "eps", "clean", "PGD", "AA", "union")
+    notes: tuple[str, ...] = (
+        "Accuracy with minus accuracy without, in points, on the same images, and its 95% interval by paired bootstrap "
+        "over images, at least as wide as Wilson's intervals of the images gained and lost make it. It says how "
+        "sure the difference is for these weights, and nothing about seeds: another training of the "
+        "same recipe may differ by more.",
+        "clean, PGD and AA as in Table 1, each under its own attacks. union: over the attacks that both have by name; "
+        "without such (a ResNet has none of the intermediate states) each over its own, which favours the one with "
+        "fewer, and none is shown if one of them alone has AA. oblivious: shown only images made against the "
+        "undefended model, which favours the defence. "
+        "(base): shown only images made against its defence, which favours the base where attacks knew of that.",
+        "Of several stores of the same two predictors the pair with the most images is shown, then the one with AA, "
+        "then the one with the most attacks.",
+        "Sec. 3.2 and 3.3 compose if each helps where the other is in place already (3.2 on a model with random "
+        "states, 3.3 between two defended models) and both together beat neither.",
+    )
+    if any(unfinished(r) for _, *pair in pairs for r in pair):
+        notes += (f"{UNFINISHED}: not all attacks of that store are done; AA and union are over those that are.",)
+    return Table("differences", "Differences. The paper's questions, paired image by image", head, rows, notes)
+
+
+def _best(pairs: list[Pair]) -> list[Pair]:
+    """Keep one of several pairs of the same two predictors: the one with most to compare."""
+    best: dict[Any, Pair] = {}
+    for number, pair in enumerate(pairs):
+        found, a, b = pair
+        same = [
+            (weights(r), r.described, str(defence_settings(r)), r.record.deployed_state, r.manifest.data.name, r.eps)
+            for r in (a, b)
+        ]
+        key = number if None in (weights(a), weights(b)) else (found, a.training, *same)
+        if key not in best or _content(pair) > _content(best[key]):
+            best[key] = pair
+    return list(best.values())
+
+
+def _content(pair: Pair) -> tuple[int, bool, int]:
+    """How much there is to compare: images, AutoAttack, attacks."""
+    _, *both = pair
+    aa = all(strongest_autoattack(r) is not None for r in both)
+    return both[0].manifest.data.images, aa, min(len(finished(r)) for r in both)
+
+
+def question(a: Result, b: Result) -> str | None:
+    """The question that b minus a answers: the two differ only in what it asks about. None if there is no such one."""
+    model_a, model_b = a.manifest.model, b.manifest.model
+    clean_done = all(r.store.complete(None) for r in (a, b))
+    if images_key(a) != images_key(b) or not b.manifest.dynamic or not clean_done:
+        return None
+    if not a.manifest.dynamic:
+        equal_size = EQUAL_SIZE.get(model_b.kind) == model_a.kind
+        equal_seed = model_a.metadata.get("seed") == model_b.metadata.get("seed")
+        return RESNET if a.training == b.training != "unknown" and equal_size and equal_seed else None
+    if a.record.deployed_state != b.record.deployed_state:
+        return None
+    added = a.entropy is None and b.entropy is not None
+    if added and _same_model(a, b):
+        return ENTROPY
+    if a.training == "unknown" or training_key(a) != training_key(b) or a.random or not b.random:
+        return None
+    if added:
+        return BOTH
+    return RANDOM if defence_settings(a) == defence_settings(b) and a.oblivious == b.oblivious else None
+
+
+def _same_model(a: Result, b: Result) -> bool:
+    """Whether a is the undefended model of b; if b was attacked obliviously, the very one that was attacked."""
+    return a.store is b.store or (not b.oblivious and weights(a) is not None and weights(a) == weights(b))
+
+
+def clean(a: Result, b: Result) -> Cell:
+    """Difference of the accuracies on clean images."""
+    left, right = (_survived(r, []) for r in (a, b))
+    return points(bootstrap_difference(left, right), f"{_from(a, b)}; clean")
+
+
+def minimum(a: Result, b: Result) -> Cell:
+    """Difference of the paper's minima over attacks."""
+    names = [minimum_attacks(r) for r in (a, b)]
+    both = list(zip((a, b), names, strict=True))
+    if not all(complete(r, n) and tried_images(r.store, n) == r.manifest.data.images for r, n in both):
+        return NONE
+    left, right = (np.stack([_outcomes(r)[name] for name in n], axis=1) for r, n in both)
+    where = f"{_from(a, b)}; minima over {len(names[1])} and {len(names[0])} attacks"
+    return points(bootstrap_minimum_difference(left, right), where)
+
+
+def autoattack(a: Result, b: Result) -> Cell:
+    """Difference of the accuracies under each one's own strongest AutoAttack."""
+    one, two = strongest_autoattack(a), strongest_autoattack(b)
+    if one is None or two is None:
+        return NONE
+    tried = min(tried_images(r.store, [name]) for r, name in ((a, one), (b, two)))
+    left, right = (_survived(r, [name])[:tried] for r, name in ((a, one), (b, two)))
+    return points(bootstrap_difference(left, right), f"{_from(a, b)}; clean and {two}, clean and {one}")
+
+
+def union(a: Result, b: Result) -> Cell:
+    """Difference of the unions over the attacks that both have, else over each one's own.
+
+    Counted over the first images, on which all of these attacks were run.
+    """
+    names = [finished(r) for r in (a, b)]
+    if not all(names):
+        return NONE
+    common = shared_attacks(a.store, b.store, [name for name in names[0] if name in names[1]])
+    if common:
+        names = [common, common]
+    elif _with_aa(a, names[0]) != _with_aa(b, names[1]):
+        return NONE  # AutoAttack on one side only would decide the comparison
+    pairs = list(zip((a, b), names, strict=True))
+    tried = min(tried_images(r.store, n) for r, n in pairs)
+    left, right = (_survived(r, n)[:tried] for r, n in pairs)
+    where = f"{_from(a, b)}; the first {tried} images; never broken by {len(names[1])} and {len(names[0])} attacks"
+    return points(bootstrap_difference(left, right), where)
+
+
+def _with_aa(r: Result, names: Sequence[str]) -> bool:
+    return any(r.manifest.attacks[name].spec.attack == "autoattack" for name in names)
+
+
+@once
+def _outcomes(r: Result) -> dict[str | None, Outcomes]:
+    """Whether each image is classified correctly, by finished attack; None is before any attack."""
+    attacks = [name for name in r.store.attacks if r.store.complete(name)]
+    correct = metrics.outcomes(r.store, attacks, predictor=r.predictor)[2]
+    return dict(zip((None, *attacks), correct.T, strict=True))
+
+
+def _survived(r: Result, attacks: Sequence[str]) -> Outcomes:
+    """Whether each image is classified correctly before and under all attacks."""
+    return np.logical_and.reduce([_outcomes(r)[name] for name in (None, *attacks)])
+
+
+def _called(r: Result) -> str:
+    kind = r.described if r.manifest.dynamic else r.manifest.model.kind
+    return f"{r.name}: {kind}{f', {UNFINISHED}' if unfinished(r) else ''}"
+
+
+def _from(a: Result, b: Result) -> str:
+    return f"store {b.label}: predictor {b.predictor}, minus store {a.label}: predictor {a.predictor}; deployed states"
