@@ -21,6 +21,14 @@ SMALL = {
 }
 
 
+RESNET = {
+    "model": {"name": "resnet", "options": {"widths": [8, 16], "blocks": [1, 1]}},
+    "objective": {"states": "final"},
+    "jacobian": {"weight": 0.0},
+}
+"""A model without a solver, for claims about a run's folder that hold whatever is trained."""
+
+
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", "--max_restarts=3", "-m")
 """A program whose arguments are a module and its words."""
 
@@ -28,6 +36,11 @@ TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2",
 def config(changes=None, *, recipe="digits-nano-trades-random"):
     """A run of a few seconds."""
     return parse_config(merge(merge(read_recipe(recipe), SMALL), changes or {}))
+
+
+def resnet_config(changes=None):
+    """A run of less than a second."""
+    return config(merge(RESNET, changes or {}))
 
 
 def words(out, *flags):
@@ -50,7 +63,7 @@ def words(out, *flags):
 
 
 def start(arguments, *, program=("-m", "robustdeq.cli.main")):
-    """A process that runs it on one thread."""
+    """A process that runs the command on one thread."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("RANK", "WORLD", "LOCAL_", "TORCHELASTIC"))}
     return subprocess.Popen(
         [sys.executable, *program, *arguments],
@@ -63,14 +76,14 @@ def start(arguments, *, program=("-m", "robustdeq.cli.main")):
 
 
 def finish(process, *, code=0, seconds=240):
-    """Its output, once it has ended as it should."""
+    """The output of a process, once it has ended with this exit code."""
     output, _ = process.communicate(timeout=seconds)
     assert process.returncode == code, output
     return output
 
 
 def wait_for(condition, process, *, seconds=120):
-    """Poll until it holds, while the process runs."""
+    """Poll until the condition holds, while the process runs."""
     end = time.monotonic() + seconds
     while not condition():
         assert process.poll() is None, process.communicate()[0]

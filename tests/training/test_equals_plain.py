@@ -7,7 +7,7 @@ from torch.testing import assert_close
 import robustdeq as rd
 from robustdeq.plain import training as plain
 from robustdeq.threat import Linf
-from robustdeq.training import PGDAT, TRADES, Draws, Final, Penalty, RandomState
+from robustdeq.training import PGDAT, TRADES, Carried, Draws, Final, Penalty, RandomState
 
 ATTACK = {"threat": Linf(8 / 255), "steps": 3, "step_size": 3 / 255}
 PLAIN_ATTACK = {"eps": 8 / 255, "steps": 3, "step_size": 3 / 255}
@@ -80,3 +80,21 @@ def test_a_trades_step_equals_plain(models, batch, random, clean_target, jacobia
     penalty = None if jacobian is None else Penalty(weight=jacobian)
     loss = objective.losses(ours, x, x_adv, y, draws, penalty).total
     compare(ours, other, loss, plain.trades_loss(other, x, expected, y, draws, random=random, jacobian=jacobian))
+
+
+CARRIED = {"first": 3, "iterations": 2, "damping": 0.6, "extra": 1}
+
+
+@pytest.mark.parametrize("random", STATES)
+@pytest.mark.parametrize("kind", [PGDAT, TRADES])
+def test_the_images_of_a_carried_attack_equal_plain(models, batch, kind, random):
+    ours, other = models
+    x, y = batch
+    draws = Draws(seed=5, step=2)
+    found = kind(states=STATES[random], inner=Carried(**CARRIED), **ATTACK).perturb(ours, x, y, draws)
+    options = {"random": random, "carried": plain.CarriedPair(**CARRIED), **PLAIN_ATTACK}
+    if kind is PGDAT:
+        expected = plain.pgd_at_images(other, x, y, draws, **options)
+    else:
+        expected = plain.trades_images(other, x, draws, **options)
+    assert_close(found, expected, rtol=0, atol=1e-8)

@@ -9,7 +9,7 @@ import robustdeq as rd
 from robustdeq.training.logs import read_log
 from robustdeq.training.objectives import TRADES
 from robustdeq.training.trainer import NonFiniteLossError, Trainer
-from tests.training.runs import assert_same_tensors, config, stored_step
+from tests.training.runs import assert_same_tensors, resnet_config, stored_step
 
 
 @pytest.fixture
@@ -19,8 +19,8 @@ def poison(monkeypatch):
     def at(step, what="loss"):
         original = TRADES.losses
 
-        def poisoned(self, model, x, x_adv, y, draws, penalty=None):
-            losses = original(self, model, x, x_adv, y, draws, penalty)
+        def poisoned(self, model, x, x_adv, y, draws, *rest):
+            losses = original(self, model, x, x_adv, y, draws, *rest)
             if draws.step == step:
                 bad = losses.total * math.nan
                 if what == "gradient":
@@ -35,9 +35,9 @@ def poison(monkeypatch):
 
 
 @pytest.mark.parametrize("what", ["loss", "gradient"])
-def test_it_stops_with_the_step_and_the_last_good_checkpoint(tmp_path, poison, what):
+def test_training_stops_with_the_step_and_the_last_good_checkpoint(tmp_path, poison, what):
     poison(3, what)
-    trainer = Trainer(config(), tmp_path, device="cpu")
+    trainer = Trainer(resnet_config(), tmp_path, device="cpu")
     with pytest.raises(NonFiniteLossError) as error:
         trainer.fit()
     assert "step 4" in str(error.value)
@@ -47,16 +47,16 @@ def test_it_stops_with_the_step_and_the_last_good_checkpoint(tmp_path, poison, w
     assert all(p.isfinite().all() for p in rd.load(tmp_path / "last").parameters())
 
 
-def test_it_stops_with_a_message_if_there_is_no_checkpoint_yet(tmp_path, poison):
+def test_training_stops_with_a_message_if_there_is_no_checkpoint_yet(tmp_path, poison):
     poison(1)
     with pytest.raises(NonFiniteLossError, match="no checkpoint yet"):
-        Trainer(config({"on_nonfinite": "rollback"}), tmp_path, device="cpu").fit()
+        Trainer(resnet_config({"on_nonfinite": "rollback"}), tmp_path, device="cpu").fit()
 
 
 @pytest.mark.parametrize("what", ["loss", "gradient"])
-def test_it_goes_back_to_the_last_checkpoint_and_skips_the_batch_if_asked(tmp_path, poison, what):
+def test_training_rolls_back_to_the_last_checkpoint_and_skips_the_batch_if_asked(tmp_path, poison, what):
     poison(2, what)
-    trainer = Trainer(config({"on_nonfinite": "rollback", "schedule": {"max_steps": 3}}), tmp_path, device="cpu")
+    trainer = Trainer(resnet_config({"on_nonfinite": "rollback", "schedule": {"max_steps": 3}}), tmp_path, device="cpu")
     checkpoint = {}
 
     def remember(report):
@@ -66,7 +66,7 @@ def test_it_goes_back_to_the_last_checkpoint_and_skips_the_batch_if_asked(tmp_pa
     trainer.report = remember
     trainer.fit()
     assert [row["phase"] for row in read_log(tmp_path)] == ["pretrain", "train", "skipped"]
-    two = Trainer(config({"schedule": {"max_steps": 2}}), tmp_path / "two", device="cpu")
+    two = Trainer(resnet_config({"schedule": {"max_steps": 2}}), tmp_path / "two", device="cpu")
     two.fit()
     assert_same_tensors(dict(two.model.state_dict()), checkpoint)  # the weights of the checkpoint at step 2
 
@@ -74,7 +74,9 @@ def test_it_goes_back_to_the_last_checkpoint_and_skips_the_batch_if_asked(tmp_pa
 def test_a_learning_rate_that_explodes_stops_the_run(tmp_path):
     with pytest.raises(NonFiniteLossError, match=r"schedule\.lr"):
         Trainer(
-            config({"schedule": {"lr": 1e30, "max_steps": 20}, "objective": {"kind": "pgdat"}}), tmp_path, device="cpu"
+            resnet_config({"schedule": {"lr": 1e30, "max_steps": 20}, "objective": {"kind": "pgdat"}}),
+            tmp_path,
+            device="cpu",
         ).fit()
     saved = tmp_path / "state.pt"
     assert not saved.exists() or all(v.isfinite().all() for v in torch.load(saved, weights_only=True)["model"].values())
@@ -83,15 +85,15 @@ def test_a_learning_rate_that_explodes_stops_the_run(tmp_path):
 def test_a_run_that_only_skips_is_given_up(tmp_path, monkeypatch):
     original = TRADES.losses
 
-    def poisoned(self, model, x, x_adv, y, draws, penalty=None):
-        losses = original(self, model, x, x_adv, y, draws, penalty)
+    def poisoned(self, model, x, x_adv, y, draws, *rest):
+        losses = original(self, model, x, x_adv, y, draws, *rest)
         if draws.step >= 2:
             object.__setattr__(losses, "total", losses.total * math.nan)
         return losses
 
     monkeypatch.setattr(TRADES, "losses", poisoned)
     trainer = Trainer(
-        config({"on_nonfinite": "rollback", "schedule": {"max_steps": 20, "epochs": 50}}), tmp_path, device="cpu"
+        resnet_config({"on_nonfinite": "rollback", "schedule": {"max_steps": 20, "epochs": 50}}), tmp_path, device="cpu"
     )
     with pytest.raises(NonFiniteLossError, match="after 10 batches skipped"):
         trainer.fit()

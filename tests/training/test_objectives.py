@@ -151,11 +151,11 @@ def test_depths_are_the_same_on_every_rank_and_differ_between_forwards():
 def test_the_jacobian_penalty_jitters_the_depth_of_both_passes_alike(model, batch, forwards):
     x, y = batch
     for step in range(16):
-        TRADES(steps=0)(model, x, y, Draws(0, step), Penalty(weight=0.4))
-    target, clean, adversarial = (forwards["max_steps"][k::3] for k in range(3))
+        TRADES(steps=1)(model, x, y, Draws(0, step), Penalty(weight=0.4))
+    attack, target, clean, adversarial = (forwards["max_steps"][k::4] for k in range(4))
     assert clean == adversarial
     assert set(clean) == {6, 7, 8, 9}
-    assert set(target) == {8}  # the attack is not jittered
+    assert set(target) == set(attack) == {8}  # the attack is not jittered
 
 
 def test_the_losses_are_the_formulas_of_their_parts(model, batch):

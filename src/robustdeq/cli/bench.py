@@ -30,7 +30,7 @@ def run(
 
     Args:
         subject: What to measure: core (one evaluation of f, an N-step solve), train (a step of PGD-AT and TRADES, with
-            and without random states), defence (a defended prediction, over T_f and R),
+            final and random states, cold and carried inner attacks), defence (a defended prediction, over T_f and R),
             evaluate (the grid of 144 attacks on a trained checkpoint).
         models: Models to measure, separated by commas (mdeq-large,mdeq-tiny if not given); for evaluate, checkpoints (a
             model trained on digits for the purpose if not given).
@@ -99,6 +99,9 @@ COLUMNS: dict[str, tuple[str, Callable[[Any], str], str]] = {
         lambda q: f"{q[1]:.2f} ({q[0]:.2f}-{q[2]:.2f})",
         "median and middle half of the speedups of single rounds",
     ),
+    "images/s": ("samples_per_second", "{:.1f}".format, "of ours"),
+    "/cold": ("over_cold", "{:.2f}x".format, "our step with a cold inner attack over this one"),
+    "f": ("f_equivalents", "{:.0f}".format, "multiply-adds of ours, in evaluations of f"),
     "MMAC": ("macs", lambda macs: f"{macs / 1e6:.1f}", "million multiply-adds per image"),
     "of convs": ("fraction_of_its_convolutions", "{:.0%}".format, "rate of f over that of its convolutions alone"),
     "of peak": (
@@ -109,7 +112,7 @@ COLUMNS: dict[str, tuple[str, Callable[[Any], str], str]] = {
     "/(N+1)f": ("cost_over_f", "{:.2f}".format, "solve over N+1 evaluations of f"),
     "/undefended": ("over_undefended", "{:.2f}x".format, "over the undefended prediction at the same state"),
 }
-"""Of the table: the field of a record, how it is written, what it means."""
+"""Columns of the table: the record's field, how it is written, and what it means."""
 
 
 def _table(records: list[dict[str, Any]]) -> Table:

@@ -38,6 +38,9 @@ def run(
 
         def report(now: Progress) -> None:
             validation = "" if now.robust is None else f"  val {now.clean:.1%} / pgd {now.robust:.1%}"
+            validation += "" if now.inner is None else f" / inner {now.inner:.1%}"
+            if now.warning is not None:
+                console.print(f"step {now.step}: {now.warning}", soft_wrap=True, markup=False)
             ending = describe_end(now.phase, now.remaining)
             count(f"loss {now.loss:.3f}{validation}  {now.rate:.0f} img/s, {ending}", now.step, now.total)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -39,16 +42,64 @@ def jacobian_penalty(f: CountedDynamics, z: Tensor, draws: Draws, name: str) -> 
     return (terms[0] + terms[1]) / 2
 
 
+class CarriedPair:
+    """State and adjoint that run along with an inner attack's images; z and a are None before the first step."""
+
+    def __init__(self, *, first: int = 4, iterations: int = 1, damping: float = 0.5, extra: int = 2) -> None:
+        self.first, self.iterations, self.damping, self.extra = first, iterations, damping, extra
+        self.z: Tensor | None = None
+        self.a: Tensor | None = None
+
+    def gradient(
+        self, model: MDEQ, x: Tensor, loss: Callable[[Tensor], Tensor], draws: Draws, *, random: str | None
+    ) -> Tensor:
+        """(df/dx)^T a after this step's iterations; `loss` is of the logits, summed over images."""
+        iterations = self.iterations
+        if self.z is None:
+            iterations += self.extra
+            f = CountedDynamics(model, model.encoder(x))
+            steps = self.first if random is None else draws.integer("depth.attack", 1, 8)
+            with torch.no_grad():
+                solution = broyden(f, f.zero(), max_steps=steps)
+            self.z = solution.states[-1] if random == "paper" else solution.value
+        gradient = torch.zeros_like(x)
+        for _ in range(iterations):
+            pixels, z = x.detach().requires_grad_(), self.z.detach().requires_grad_()
+            f = CountedDynamics(model, model.encoder(pixels))
+            y = f(z)
+            (g,) = torch.autograd.grad(loss(model.head(f.split(y))), y, retain_graph=True)
+            a = g if self.a is None else self.a
+            (pulled,) = torch.autograd.grad(y, z, a, retain_graph=True)
+            self.a = (1 - self.damping) * a + self.damping * (g + pulled)
+            self.z = ((1 - self.damping) * z + self.damping * y).detach()
+            (gradient,) = torch.autograd.grad(y, pixels, self.a)
+        return gradient
+
+
 def kl(logits: Tensor, reference: Tensor) -> Tensor:
     """KL(softmax(reference) || softmax(logits)), summed over classes, mean over images."""
     p = F.softmax(reference, dim=1)
     return (p * (F.log_softmax(reference, dim=1) - F.log_softmax(logits, dim=1))).sum(1).mean()
 
 
+def summed_kl(logits: Tensor, reference: Tensor) -> Tensor:
+    """The same, summed over images."""
+    return len(logits) * kl(logits, reference)
+
+
 def pgd_at_images(
-    model: MDEQ, x: Tensor, y: Tensor, draws: Draws, *, eps: float, steps: int, step_size: float, random: str | None
+    model: MDEQ,
+    x: Tensor,
+    y: Tensor,
+    draws: Draws,
+    *,
+    eps: float,
+    steps: int,
+    step_size: float,
+    random: str | None,
+    carried: CarriedPair | None = None,
 ) -> Tensor:
-    """Uniform start, sign steps up the cross-entropy, in eval mode."""
+    """Uniform start, sign steps up the cross-entropy, in eval mode; solved from 0 at every step, or carried."""
     training = model.training
     model.eval()
     offset = draws.per_image(
@@ -57,8 +108,13 @@ def pgd_at_images(
     x_adv = (x + offset).clamp(0, 1)
     for k in range(steps):
         x_adv = x_adv.detach().requires_grad_()
-        logits, _, _ = forward(model, x_adv, draws, f"attack.{k}", random=random)
-        (gradient,) = torch.autograd.grad(F.cross_entropy(logits, y), x_adv)
+        if carried is None:
+            logits, _, _ = forward(model, x_adv, draws, f"attack.{k}", random=random)
+            (gradient,) = torch.autograd.grad(F.cross_entropy(logits, y), x_adv)
+        else:
+            gradient = carried.gradient(
+                model, x_adv, lambda logits: F.cross_entropy(logits, y, reduction="sum"), draws, random=random
+            )
         x_adv = x_adv + step_size * gradient.sign()
         x_adv = torch.min(torch.max(x_adv, x - eps), x + eps).clamp(0, 1)
     model.train(training)
@@ -75,6 +131,7 @@ def trades_images(
     step_size: float,
     random: str | None,
     redrawn: bool = False,
+    carried: CarriedPair | None = None,
 ) -> Tensor:
     """Gaussian start, sign steps up the KL divergence from the clean logits, which are computed at every step."""
     training = model.training
@@ -84,8 +141,12 @@ def trades_images(
         x_adv = x_adv.detach().requires_grad_()
         name = f"target.{k}" if redrawn and random is not None else "target"
         clean, _, _ = forward(model, x, draws, name, random=random)
-        adversarial, _, _ = forward(model, x_adv, draws, f"attack.{k}", random=random)
-        (gradient,) = torch.autograd.grad(kl(adversarial, clean), x_adv)
+        if carried is None:
+            adversarial, _, _ = forward(model, x_adv, draws, f"attack.{k}", random=random)
+            (gradient,) = torch.autograd.grad(kl(adversarial, clean), x_adv)
+        else:
+            divergence = partial(summed_kl, reference=clean.detach())
+            gradient = carried.gradient(model, x_adv, divergence, draws, random=random)
         x_adv = x_adv + step_size * gradient.sign()
         x_adv = torch.min(torch.max(x_adv, x - eps), x + eps).clamp(0, 1)
     model.train(training)

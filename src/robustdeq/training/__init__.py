@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from robustdeq.training.config import TrainConfig
     from robustdeq.training.draws import Draws
-    from robustdeq.training.objectives import PGDAT, TRADES, Losses, Objective, Penalty, Standard
+    from robustdeq.training.inner import Carried, Cold, InnerPolicy
+    from robustdeq.training.objectives import PGDAT, TRADES, Adversarial, Losses, Objective, Penalty, Standard
     from robustdeq.training.states import Depth, Final, RandomState, StatePolicy
 else:
     from robustdeq.host.lazy import lazily
@@ -15,9 +16,13 @@ else:
 __all__ = [
     "PGDAT",
     "TRADES",
+    "Adversarial",
+    "Carried",
+    "Cold",
     "Depth",
     "Draws",
     "Final",
+    "InnerPolicy",
     "Losses",
     "Objective",
     "Penalty",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -25,6 +26,11 @@ def build_model(config: TrainConfig, data: Dataset) -> Any:
         raise ValueError(
             f"{config.model.name} is not a DEQ: it has no states to draw from and no Jacobian to penalise; "
             "set objective.states to final and jacobian.weight to 0"
+        )
+    if not isinstance(model, DEQ) and config.objective.inner == "carried":
+        raise ValueError(
+            f"{config.model.name} is not a DEQ: it has no state that the inner attack could carry; "
+            "set objective.inner to cold"
         )
     return model.double() if config.precision == "64-true" else model
 
@@ -52,6 +58,9 @@ def training_metadata(config: TrainConfig, data: Dataset) -> dict[str, Any]:
         "eps": number(config.objective.eps),
         "objective": config.objective.kind,
         "states": config.objective.states,
+        "inner": {name: value for name, value in asdict(config.objective).items() if name.startswith("inner")}
+        if config.objective.inner == "carried"
+        else "cold",
         "jacobian": config.jacobian.weight,
         "classes": list(data.train.classes),
         "image_shape": list(data.image_shape),

@@ -33,6 +33,8 @@ class TrainingState:
     """Best validation PGD accuracy so far."""
     validation: tuple[float, float] | None = None
     """The last validation's accuracy, clean and under PGD."""
+    inner: float | None = None
+    """The last validation's accuracy under the training's own inner attack."""
     validated_at: int | None = None
     """The step of that validation."""
     config: dict[str, Any]

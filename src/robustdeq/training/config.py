@@ -63,30 +63,72 @@ class ObjectiveConfig:
     """Random states: z^[t] itself, or the lowest-residual iterate of the first t."""
     clean_target: Literal["once", "redrawn"] = "once"
     """TRADES with random states: the inner attack's clean target once per batch, or at each step (as released)."""
+    inner: Literal["cold", "carried"] = "cold"
+    """Gradients of the inner attack: every step solves from zero, or carries state and adjoint along (much cheaper)."""
+    inner_first: int = 4
+    """Carried: solver steps at the first inner step; with random states they are drawn from 1..N instead."""
+    inner_iterations: int = 1
+    """Carried: iterations of state and adjoint per inner step."""
+    inner_damping: float = 0.5
+    """Carried: weight of f in an iteration."""
+    inner_extra: int = 2
+    """Carried: additional iterations at the first inner step."""
+    inner_handed_on: bool = False
+    """Carried, final states: the loss's attacked pass takes inner_first solver steps from the attack's last state."""
+    unroll: int | None = None
+    """Phantom steps of the loss's own passes; the model's own number if not given."""
+    label_smoothing: float = 0.0
+    """Share of the cross-entropy's target that is spread evenly over all classes."""
 
     def __post_init__(self) -> None:
         _at_least(0, self, "steps", "beta")
         for budget in (self.eps, self.step_size):
             if not number(budget) >= 0:
                 raise ValueError(f"eps and step_size must be >= 0, got {budget}")
+        _at_least(1, self, "inner_first", "inner_iterations")
+        _at_least(0, self, "inner_extra", "unroll")
+        if not 0 < self.inner_damping <= 1:
+            raise ValueError(f"inner_damping must lie in (0, 1], got {self.inner_damping}")
+        if not 0 <= self.label_smoothing < 1:
+            raise ValueError(f"label_smoothing must lie in [0, 1), got {self.label_smoothing}")
+        if self.inner_handed_on and self.states == "random":
+            raise ValueError("inner_handed_on needs states: final, because a pass at a random depth starts from zero")
 
     def build(self) -> robustdeq.training.Objective:
         """The objective."""
         from robustdeq.threat import Linf  # these need torch, which `robustdeq train --help` does not wait for
         from robustdeq.training.objectives import PGDAT, TRADES, Standard
-        from robustdeq.training.states import Final, RandomState, StatePolicy
+        from robustdeq.training.states import Final, RandomState
 
-        states: StatePolicy = RandomState(self.variant) if self.states == "random" else Final()
+        common: dict[str, Any] = {
+            "states": RandomState(self.variant) if self.states == "random" else Final(),
+            "label_smoothing": self.label_smoothing,
+            "unroll": self.unroll,
+        }
         if self.kind == "standard":
-            return Standard(states=states)
+            return Standard(**common)
         attack: dict[str, Any] = {
             "threat": Linf(number(self.eps)),
             "steps": self.steps,
             "step_size": number(self.step_size),
+            "inner": self._inner(),
         }
         if self.kind == "pgdat":
-            return PGDAT(states=states, **attack)
-        return TRADES(states=states, beta=self.beta, clean_target=self.clean_target, **attack)
+            return PGDAT(**common, **attack)
+        return TRADES(beta=self.beta, clean_target=self.clean_target, **common, **attack)
+
+    def _inner(self) -> robustdeq.training.InnerPolicy:
+        from robustdeq.training.inner import Carried, Cold
+
+        if self.inner == "cold":
+            return Cold()
+        return Carried(
+            first=self.inner_first,
+            iterations=self.inner_iterations,
+            damping=self.inner_damping,
+            extra=self.inner_extra,
+            handed_on=self.inner_handed_on,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,8 +150,10 @@ class JacobianConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class ScheduleConfig:
-    """How long, and how fast: Adam, cosine per step."""
+    """How long and how fast: Adam, with a learning rate that changes at every step."""
 
+    kind: Literal["cosine", "onecycle"] = "cosine"
+    """After the warm-up, half a cosine or a straight line; onecycle warms up over 2/5 of all steps if not told."""
     epochs: int = 10
     """Passes over the training set, pretraining included."""
     max_steps: int | None = None

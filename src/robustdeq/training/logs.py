@@ -21,6 +21,7 @@ COLUMNS = (
     "train_accuracy",
     "validation_clean",
     "validation_pgd",
+    "validation_inner",
 )
 
 

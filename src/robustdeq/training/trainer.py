@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
+import torch._functorch.config as torch_functorch
 from torch import Tensor, nn
 
 from robustdeq.data import Dataset, RandomCropFlip, batch_at, load_dataset, steps_per_epoch
@@ -26,11 +27,11 @@ from robustdeq.training.checkpoint import TrainingState, as_json, check_same_run
 from robustdeq.training.config import TrainConfig
 from robustdeq.training.draws import Draws
 from robustdeq.training.logs import Log
-from robustdeq.training.objectives import Penalty
+from robustdeq.training.objectives import Adversarial, Penalty
 from robustdeq.training.pace import Pace
-from robustdeq.training.schedule import cosine
+from robustdeq.training.schedule import cosine, onecycle
 from robustdeq.training.step import TrainStep
-from robustdeq.training.validation import correct_counts
+from robustdeq.training.validation import correct_counts, correct_under_inner_attack, weakness
 
 MAX_SKIPPED = 10
 """Batches in a row that a rollback may skip before the run is given up."""
@@ -57,6 +58,10 @@ class Progress:
     """Validation accuracy, clean."""
     robust: float | None
     """Validation accuracy under PGD."""
+    inner: float | None = None
+    """Validation accuracy under the training's own inner attack."""
+    warning: str | None = None
+    """Words of warning, at a validation that shows the inner attack to be too weak."""
 
 
 class Trainer:
@@ -88,11 +93,14 @@ class Trainer:
         self.optimizer: Any = torch.optim.Adam(
             self.model.parameters(), lr=config.schedule.lr, weight_decay=config.schedule.weight_decay
         )
-        step = TrainStep(self.model, config.objective.build(), config.schedule.pretrain_layers)
+        self.objective = config.objective.build()
+        step = TrainStep(self.model, self.objective, config.schedule.pretrain_layers)
         self.step_module: Any
         self.step_module, self.optimizer = self.fabric.setup(step, self.optimizer)
         self.average = new_average(config, self.data, self.model, self.fabric.device)
         if config.compile:
+            # a carried inner attack walks back through one graph twice, which compiled code refuses by default
+            torch_functorch.donated_buffer = config.objective.inner == "cold"
             for model in (self.model, self.average):
                 if model is not None:
                     model.compile()
@@ -104,6 +112,7 @@ class Trainer:
         self.step = 0
         self.best = -1.0
         self.last_validation: tuple[float, float] | None = None
+        self.last_inner: float | None = None
         self.validated_at: int | None = None
         self._skipped = 0
 
@@ -143,7 +152,8 @@ class Trainer:
 
     def _train_step(self) -> tuple[dict[str, float], float, str]:
         schedule = self.config.schedule
-        lr = cosine(
+        rate = cosine if schedule.kind == "cosine" else onecycle
+        lr = rate(
             self.step, self.schedule_steps, peak=schedule.lr, final=schedule.final_lr, warmup=schedule.warmup_steps
         )
         for group in self.optimizer.param_groups:
@@ -236,10 +246,10 @@ class Trainer:
         share = math.ceil(len(images) / self.world_size)
         begin = self.rank * share
         own = images.subset(slice(begin, begin + share))
-        eps = number(config.objective.eps)
+        x, eps = own.pixels01(dtype=self.dtype), number(config.objective.eps)
         clean, robust = correct_counts(
             self.evaluated_model(),
-            own.pixels01(dtype=self.dtype),
+            x,
             own.labels,
             threat=Linf(eps),
             steps=config.validation.steps,
@@ -248,8 +258,20 @@ class Trainer:
             batch_size=config.validation.batch_size,
             first=begin,
         )
-        clean, robust = self._reduce(torch.tensor([clean, robust]), "sum").tolist()
+        inner = 0
+        if isinstance(self.objective, Adversarial):
+            inner = correct_under_inner_attack(
+                self.evaluated_model(),
+                x,
+                own.labels,
+                objective=self.objective,
+                draws=Draws(config.seed, self.step),
+                batch_size=config.validation.batch_size,
+                first=begin,
+            )
+        clean, robust, inner = self._reduce(torch.tensor([clean, robust, inner]), "sum").tolist()
         self.last_validation = clean / len(images), robust / len(images)
+        self.last_inner = inner / len(images) if isinstance(self.objective, Adversarial) else None
         self.validated_at = self.step
         if self.last_validation[1] > self.best:
             self.best = self.last_validation[1]
@@ -267,12 +289,28 @@ class Trainer:
         clean, robust = self.last_validation or (None, None)
         row: dict[str, Any] = {"step": self.step, "epoch": (self.step - 1) // self.steps_per_epoch, "phase": phase}
         row |= {"lr": lr, **losses}
+        warning = None
         if validated:
-            row |= {"validation_clean": clean, "validation_pgd": robust}
+            row |= {"validation_clean": clean, "validation_pgd": robust, "validation_inner": self.last_inner}
+            if robust is not None and self.last_inner is not None:
+                warning = weakness(self.last_inner, robust, len(self.validation_images))
         rate = self.config.schedule.batch_size / max(pace.step(), 1e-9)
         log.write(row, rate=rate)
         remaining = self._remaining(pace, phase)
-        self.report(Progress(self.step, self.total, phase, losses["loss"], rate, remaining, clean, robust))
+        self.report(
+            Progress(
+                self.step,
+                self.total,
+                phase,
+                losses["loss"],
+                rate,
+                remaining,
+                clean,
+                robust,
+                inner=self.last_inner,
+                warning=warning,
+            )
+        )
 
     def _remaining(self, pace: Pace, phase: str) -> float:
         """Of the phase: what steps of the next will cost is not known."""
@@ -299,7 +337,7 @@ class Trainer:
     def _restore(self, state: TrainingState) -> None:
         self._restore_weights(state)
         self.best, self.step = state.best, state.step
-        self.last_validation, self.validated_at = state.validation, state.validated_at
+        self.last_validation, self.last_inner, self.validated_at = state.validation, state.inner, state.validated_at
 
     def _restore_weights(self, state: TrainingState) -> None:
         self.model.load_state_dict(state.model)
@@ -318,6 +356,7 @@ class Trainer:
                     average=None if self.average is None else self.average.state_dict(),
                     best=self.best,
                     validation=self.last_validation,
+                    inner=self.last_inner,
                     validated_at=self.validated_at,
                     config=as_json(self.config),
                     data=self.data_digest,
@@ -336,6 +375,7 @@ class Trainer:
                 "validation_step": self.validated_at,
                 "validation_clean": clean,
                 "validation_pgd": robust,
+                "validation_inner": self.last_inner,
             }
             model.save_pretrained(self.out / name)
         self.fabric.barrier()

@@ -1,13 +1,16 @@
-"""`robustdeq bench train`: one training step, PGD-AT and TRADES, with and without random states."""
+"""`robustdeq bench train`: one step of PGD-AT and TRADES, final and random states, cold and carried inner attacks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
+import torch._functorch.config as functorch
 from torch import Tensor
+from typing_extensions import override
 
 from robustdeq import create_model
 from robustdeq.cli.benchmarks.measure import arithmetic, beside_plain, multiply_adds, peak_rate, times
@@ -15,26 +18,79 @@ from robustdeq.models import MDEQ
 from robustdeq.plain import default_layout
 from robustdeq.plain import training as plain
 from robustdeq.threat import Linf
-from robustdeq.training import PGDAT, TRADES, Draws, Final, Objective, RandomState
+from robustdeq.training import PGDAT, TRADES, Carried, Cold, Draws, Final, Objective, RandomState
 
 BATCH = {"mdeq-large": 8, "mdeq-tiny": 96}
 EPS, STEPS, STEP_SIZE = 8 / 255, 10, 2 / 255
 DEPTHS = {f"attack.{k}": d for k, d in enumerate((1, 8, 2, 7, 3, 6, 4, 5, 4, 5))}
-DEPTHS |= {"loss": 4, "clean": 4, "adversarial": 5, "target": 4}
+DEPTHS |= {"loss": 4, "clean": 4, "adversarial": 5, "target": 4, "attack": 5}
 
 
 class _Depths(Draws):
     """Draws whose random depths are spread over 1..8 with mean 4.5, so that one step has the mean cost of many."""
 
+    @override
     def integer(self, name: str, low: int, high: int) -> int:
-        """A fixed depth for each forward."""
         return DEPTHS[name.removeprefix("depth.")]
+
+
+@dataclass(frozen=True)
+class Row:
+    """What one row of the benchmark trains with."""
+
+    kind: str
+    random: bool
+    iterations: int | None
+    """Iterations per inner step of a carried inner attack; None for a cold one."""
+
+    @property
+    def label(self) -> str:
+        """The name of the record."""
+        states = f"{self.kind} + random" if self.random else self.kind
+        return states if self.iterations is None else f"{states}, carried J={self.iterations}"
+
+    @property
+    def cold(self) -> Row:
+        """The row of the same objective with a cold inner attack."""
+        return Row(self.kind, self.random, None)
+
+    def objective(self) -> Objective:
+        """The objective of our side."""
+        return (PGDAT if self.kind == "pgdat" else TRADES)(
+            states=RandomState() if self.random else Final(),
+            threat=Linf(EPS),
+            steps=STEPS,
+            step_size=STEP_SIZE,
+            inner=Cold() if self.iterations is None else Carried(iterations=self.iterations),
+        )
+
+    def plain_loss(self, model: MDEQ, x: Tensor, y: Tensor, draws: Draws) -> Tensor:
+        """The loss of the plain side, inner attack included."""
+        variant = "paper" if self.random else None
+        carried = None if self.iterations is None else plain.CarriedPair(iterations=self.iterations)
+        attack: dict[str, Any] = {"eps": EPS, "steps": STEPS, "step_size": STEP_SIZE}
+        attack |= {"random": variant, "carried": carried}
+        if self.kind == "pgdat":
+            return plain.pgd_at_loss(model, plain.pgd_at_images(model, x, y, draws, **attack), y, draws, random=variant)
+        return plain.trades_loss(model, x, plain.trades_images(model, x, draws, **attack), y, draws, random=variant)
+
+
+ROWS = [
+    Row(kind, random, iterations)
+    for iterations in (None, 1, 2)
+    for kind in ("pgdat", "trades")
+    for random in (False, True)
+]
 
 
 def train(
     models: list[str], batch: int | None, rounds: int, say: Callable[[str], None], *, compiled: bool = False
 ) -> list[dict[str, Any]]:
-    """Records of a whole step (inner attack, losses, backward, Adam), seconds per image."""
+    """Records of a whole step (inner attack, losses, backward, Adam), seconds per image.
+
+    `f_equivalents` is the step's number of multiply-adds over that of one f; `over_cold` is how many times faster a
+    step with a carried inner attack is than our own step with a cold one.
+    """
     peak = peak_rate(rounds, say)
     return [
         record
@@ -46,7 +102,7 @@ def train(
 def _one(
     name: str, batch: int, rounds: int, peak: float, say: Callable[[str], None], *, compiled: bool
 ) -> list[dict[str, Any]]:
-    """All objectives of a model take turns, so that a slow phase of the machine hits them alike."""
+    """All rows of a model take turns, so that a slow phase of the machine hits them alike."""
     generator = torch.Generator().manual_seed(0)
     ours = create_model(name).train()
     other = default_layout(ours)
@@ -55,35 +111,35 @@ def _one(
     optimizers = [torch.optim.Adam(m.parameters()) for m in (ours, other)]
     draws = _Depths(seed=0, step=0)
 
-    def our_step(kind: str, random: bool) -> None:
-        _update(optimizers[0], _objective(kind, random)(ours, x, y, draws).total)
+    def our_step(row: Row) -> None:
+        _update(optimizers[0], row.objective()(ours, x, y, draws).total)
 
-    def plain_step(kind: str, random: bool) -> None:
-        _update(optimizers[1], _plain_loss(kind, random, other, x, y, draws))
+    def plain_step(row: Row) -> None:
+        _update(optimizers[1], row.plain_loss(other, x, y, draws))
 
-    rows = [(kind, random) for kind in ("pgdat", "trades") for random in (False, True)]
-    jobs = [partial(step, *row) for row in rows for step in (our_step, plain_step)]
+    jobs = [partial(step, row) for row in ROWS for step in (our_step, plain_step)]
     say(f"{name}: counting multiply-adds")
     macs = [multiply_adds(job) for job in jobs]
+    one_f = _multiply_adds_of_f(ours, x)
     if compiled:
+        functorch.donated_buffer = False  # a carried inner attack walks back through one graph twice
         ours.compile()
     taken = times(rounds, *jobs, say=say, what=f"{name}: training steps, batch {batch}")
+    least = {row: min(mine) for row, mine in zip(ROWS, taken[::2], strict=True)}
     return [
         {
-            "name": f"{_label(*row)}{', compiled' if compiled else ''}",
+            "name": f"{row.label}{', compiled' if compiled else ''}",
             "model": name,
             "batch": batch,
             **beside_plain(mine, theirs, batch),
-            "samples_per_second": batch / min(mine),
+            "samples_per_second": batch / least[row],
+            **({} if row.iterations is None else {"over_cold": least[row.cold] / least[row]}),
+            "f_equivalents": macs[2 * i] / one_f,
             "total_macs": macs[2 * i] / batch,
-            **arithmetic(min(mine), min(theirs), (macs[2 * i], macs[2 * i + 1]), peak),
+            **arithmetic(least[row], min(theirs), (macs[2 * i], macs[2 * i + 1]), peak),
         }
-        for i, (row, mine, theirs) in enumerate(zip(rows, taken[::2], taken[1::2], strict=True))
+        for i, (row, mine, theirs) in enumerate(zip(ROWS, taken[::2], taken[1::2], strict=True))
     ]
-
-
-def _label(kind: str, random: bool) -> str:
-    return f"{kind} + random" if random else kind
 
 
 def _update(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
@@ -92,16 +148,9 @@ def _update(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
     optimizer.step()
 
 
-def _objective(kind: str, random: bool) -> Objective:
-    states = RandomState() if random else Final()
-    if kind == "pgdat":
-        return PGDAT(states=states, threat=Linf(EPS), steps=STEPS, step_size=STEP_SIZE)
-    return TRADES(states=states, threat=Linf(EPS), steps=STEPS, step_size=STEP_SIZE)
-
-
-def _plain_loss(kind: str, random: bool, model: MDEQ, x: Tensor, y: Tensor, draws: Draws) -> Tensor:
-    variant = "paper" if random else None
-    attack: dict[str, Any] = {"eps": EPS, "steps": STEPS, "step_size": STEP_SIZE, "random": variant}
-    if kind == "pgdat":
-        return plain.pgd_at_loss(model, plain.pgd_at_images(model, x, y, draws, **attack), y, draws, random=variant)
-    return plain.trades_loss(model, x, plain.trades_images(model, x, draws, **attack), y, draws, random=variant)
+@torch.no_grad()
+def _multiply_adds_of_f(model: MDEQ, x: Tensor) -> int:
+    """Multiply-adds of one f on the whole batch."""
+    f, z0 = model.begin(x)
+    z = f(z0)  # the weights are computed at the first call
+    return multiply_adds(partial(f, z))

@@ -18,8 +18,8 @@ from robustdeq.evaluation.run.stacking import attack_together
 from robustdeq.evaluation.store.attack_spec import AttackSpec
 from robustdeq.evaluation.store.schema import PARTIAL_SCHEMA
 from robustdeq.evaluation.suites.stored import stored_images
-from robustdeq.evaluation.suites.subject import FINAL, Subject
-from robustdeq.models.predictor import entropy
+from robustdeq.evaluation.suites.subject import Subject
+from robustdeq.models.predictor import FINAL, entropy
 from robustdeq.threat import cross_entropy
 
 NO_PREDICTION = -1

@@ -1,0 +1,285 @@
+"""Inner attacks that carry state and adjoint, and the meter that tells when they are too weak."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+import robustdeq as rd
+from robustdeq.threat import L2, Linf, cross_entropy
+from robustdeq.training import PGDAT, TRADES, Carried, Draws, Final, RandomState
+from robustdeq.training.inner import InnerPolicy
+from robustdeq.training.logs import read_log
+from robustdeq.training.trainer import Trainer
+from robustdeq.training.validation import correct_counts, correct_under_inner_attack, weakness
+from tests.training.runs import config
+
+
+class Cell(nn.Module):
+    """tanh(z W^T + u), dynamics without a split; W has norm `gain`, so below 1 the cell is a contraction."""
+
+    def __init__(self, gain):
+        super().__init__()
+        w = torch.randn(6, 6, dtype=torch.float64)
+        self.w = nn.Parameter(gain * w / torch.linalg.matrix_norm(w, 2))
+
+    def forward(self, z, u):
+        return torch.tanh(z @ self.w.T + u)
+
+
+@pytest.fixture
+def deq():
+    """A DEQ of flat states for images of 3x8x8 pixels and 3 classes."""
+    torch.manual_seed(0)
+    encoder = nn.Sequential(nn.Flatten(), nn.Linear(192, 6))
+    return rd.DEQ(encoder=encoder, dynamics=Cell(0.8), head=nn.Linear(6, 3)).double()
+
+
+def objectives(**options):
+    return [kind(inner=Carried(), steps=3, **options) for kind in (PGDAT, TRADES)]
+
+
+def name(objective):
+    return type(objective).__name__
+
+
+def implicit_gradient(model, x, y):
+    """The gradient of the loss at the fixed point, by a long forward and a long adjoint solve."""
+    model.tol = 1e-13
+    solver = rd.Broyden(max_steps=60)
+    x = x.clone().requires_grad_()
+    logits = model(x, max_steps=60, gradient=rd.Implicit(solver=solver, tol=1e-13))
+    return torch.autograd.grad(cross_entropy(logits, y).sum(), x)[0]
+
+
+def test_with_x_held_still_the_carried_gradient_converges_to_the_implicit_one(deq, batch):
+    x, y = batch
+    carried = Carried().begin(deq, lambda logits, step: cross_entropy(logits, y), Final(), Draws(0, 0))
+    errors = []
+    expected = implicit_gradient(deq, x, y)
+    for step in range(200):
+        errors.append((carried(x, step) - expected).abs().max().item())
+    assert errors[0] > 1e-4  # the first steps are approximations
+    assert errors[-1] < 1e-8
+
+
+def test_an_iteration_costs_one_f_and_a_first_step_the_solve_besides(deq, batch):
+    x, y = batch
+    calls = []
+    deq.dynamics.register_forward_hook(lambda *_: calls.append(torch.is_grad_enabled()))
+    PGDAT(inner=Carried(first=4, iterations=2, extra=1), steps=3).perturb(deq, x, y, Draws(0, 0))
+    assert calls.count(False) == 4 + 1  # the last iterate's residual too: the lowest one is read
+    assert calls.count(True) == 3 * 2 + 1
+
+
+@pytest.mark.parametrize("objective", objectives(), ids=name)
+def test_permuting_the_batch_permutes_the_images_found(make_model, batch, objective):
+    x, y = batch
+    model, order, draws = make_model(), torch.tensor([3, 0, 5, 1, 4, 2]), Draws(0, 0)
+    start = objective.start(x, draws)
+    found = objective.perturb(model, x, y, draws, start=start)
+    permuted = objective.perturb(model, x[order], y[order], draws, start=start[order])
+    assert_close(permuted, found[order], rtol=0, atol=1e-12)
+
+
+def test_nothing_is_carried_from_batch_to_batch(make_model, batch):
+    x, y = batch
+    model, objective = make_model(), PGDAT(inner=Carried(), steps=2)
+    first = objective.perturb(model, x, y, Draws(0, 0))
+    objective.perturb(model, 1 - x, y, Draws(0, 1))
+    assert torch.equal(objective.perturb(model, x, y, Draws(0, 0)), first)
+
+
+@pytest.mark.parametrize("objective", objectives(), ids=name)
+def test_a_nan_image_is_contained(make_model, batch, objective):
+    x, y = batch
+    model, draws = make_model(), Draws(0, 0)
+    healthy = objective.perturb(model, x, y, draws)
+    broken = x.clone()
+    broken[2, 0, 3, 3] = math.nan
+    found = objective.perturb(model, broken, y, draws)
+    others = [0, 1, 3, 4, 5]
+    assert_close(found[others], healthy[others], rtol=0, atol=1e-12)
+    assert found[2].isnan().any()
+
+
+@pytest.mark.parametrize("objective", [o for t in (Linf(0.1), L2(1.0)) for o in objectives(threat=t)], ids=name)
+@pytest.mark.parametrize(("split", "share"), [(True, 0.6), (False, 0.9)])  # the dynamics with a split contract less
+def test_a_carried_attack_raises_the_loss_nearly_as_a_cold_one_does(make_model, deq, batch, objective, split, share):
+    x, y = batch
+    model, draws = (make_model() if split else deq).eval(), Draws(0, 0)
+    start, size = objective.start(x, draws), objective.threat.eps / 4
+    losses = {"start": loss_of(objective, model, x, start, y)}
+    for policy in ("carried", "cold"):
+        options = {"inner": Carried(iterations=2)} if policy == "carried" else {}
+        attack = type(objective)(threat=objective.threat, steps=6, step_size=size, **options)
+        found = attack.perturb(model, x, y, draws, start=start)
+        assert objective.threat.contains(found, x).all()
+        losses[policy] = loss_of(objective, model, x, found, y)
+    gains = [losses[policy] - losses["start"] for policy in ("carried", "cold")]
+    assert gains[0] > share * gains[1] > 0
+
+
+@torch.no_grad()
+def loss_of(objective, model, x, x_adv, y):
+    parts = objective.losses(model, x, x_adv, y, Draws(0, 0)).parts
+    return parts["ce" if isinstance(objective, PGDAT) else "kl"].item()
+
+
+@pytest.mark.parametrize(("variant", "last"), [("paper", True), ("released", False)])
+def test_random_states_draw_the_first_solve_s_depth_once_per_batch(deq, batch, monkeypatch, variant, last):
+    x, y = batch
+    depths, original = [], deq.solve
+
+    def solve(f, z0, *, max_steps, record, judge_last):
+        depths.append(max_steps)
+        assert judge_last is not last
+        return original(f, z0, max_steps=max_steps, record=record, judge_last=judge_last)
+
+    monkeypatch.setattr(deq, "solve", solve)
+    for step in range(40):
+        PGDAT(states=RandomState(variant), inner=Carried(), steps=2).perturb(deq, x, y, Draws(0, step))
+    assert depths == [Draws(0, step, rank=3, world_size=4).integer("depth.attack", 1, 8) for step in range(40)]
+    assert set(depths) == set(range(1, 9))
+
+
+def test_a_model_that_is_no_deq_is_refused(resnet, batch, tmp_path):
+    x, y = batch
+    with pytest.raises(TypeError, match="no state that an inner attack could carry"):
+        PGDAT(inner=Carried()).perturb(resnet, x, y, Draws(0, 0))
+    changes = {"model": {"name": "resnet-tiny"}, "jacobian": {"weight": 0.0}}
+    with pytest.raises(ValueError, match="inner to cold"):
+        Trainer(config(changes | {"objective": {"states": "final", "inner": "carried"}}), tmp_path, device="cpu")
+
+
+@pytest.mark.parametrize("wrong", [{"first": 0}, {"iterations": 0}, {"damping": 0.0}, {"damping": 1.5}, {"extra": -1}])
+def test_settings_that_make_no_sense_are_refused(wrong):
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        Carried(**wrong)
+
+
+def test_a_state_is_handed_on_only_to_passes_that_read_the_final_state():
+    with pytest.raises(ValueError, match="random"):
+        PGDAT(states=RandomState(), inner=Carried(handed_on=True))
+
+
+@pytest.mark.parametrize("kind", [PGDAT, TRADES])
+def test_the_loss_s_own_pass_starts_from_the_attack_s_last_state_if_asked(make_model, batch, monkeypatch, kind):
+    """Without dropout, and with running statistics, the fixed point is the same: so is the loss, with fewer steps."""
+    x, y = batch
+    model, solves = make_model(tol=1e-9).eval(), []
+    original = model.solve
+
+    def solve(f, z0, *, max_steps=None, **options):
+        solves.append((max_steps, bool(z0.any())))
+        return original(f, z0, max_steps=max_steps, **options)
+
+    monkeypatch.setattr(model, "solve", solve)
+    objective = kind(inner=Carried(first=5, handed_on=True), steps=2)
+    x_adv, carried = objective.search(model, x, y, Draws(0, 0))
+    solves.clear()
+    handed = objective.losses(model, x, x_adv, y, Draws(0, 0), carried=carried)
+    assert solves == ([] if kind is PGDAT else [(8, False)]) + [(5, True)]
+    cold = objective.losses(model, x, x_adv, y, Draws(0, 0))
+    assert_close(handed.total, cold.total, rtol=0.01, atol=0.01)
+    assert torch.equal(objective(model, x, y, Draws(0, 0)).total, handed.total)
+
+
+def test_the_loss_s_own_passes_unroll_less_if_asked(make_model, batch):
+    x, y = batch
+    model = make_model()
+    calls = []
+    monkeypatched = model.dynamics.prepare_maps
+    model.dynamics.prepare_maps = lambda *args: calls.append(torch.is_grad_enabled()) or monkeypatched(*args)
+    for unroll, expected in ((None, 6), (2, 3), (0, 1)):
+        calls.clear()
+        PGDAT(unroll=unroll, steps=0)(model, x, y, Draws(0, 0))
+        assert calls.count(True) == expected
+
+
+def test_label_smoothing_spreads_a_share_of_the_target_over_all_classes(make_model, batch):
+    x, y = batch
+    model = make_model().eval()
+    losses = PGDAT(label_smoothing=0.1, steps=0).losses(model, x, x, y, Draws(0, 0))
+    expected = nn.functional.cross_entropy(losses.logits, y, label_smoothing=0.1)
+    assert_close(losses.parts["ce"], expected)
+
+
+INNER = {"objective": {"inner": "carried", "inner_iterations": 2}}
+
+
+def test_a_carried_training_writes_what_its_inner_attack_leaves_and_how_it_was_made(tmp_path):
+    reports = []
+    trainer = Trainer(config(INNER), tmp_path, device="cpu", report=reports.append)
+    trainer.fit()
+    assert trainer.last_inner is not None
+    assert reports[-1].inner == trainer.last_inner
+    assert [row["validation_inner"] != "" for row in read_log(tmp_path)] == [False, True, False, True]
+    metadata = rd.load(tmp_path / "last").metadata
+    assert metadata["inner"]["inner"] == "carried"
+    assert metadata["inner"]["inner_iterations"] == 2
+    assert metadata["validation_inner"] == trainer.last_inner
+
+
+class Blind(InnerPolicy):
+    """An inner attack too weak to be of use: it follows no gradient."""
+
+    def begin(self, model, loss, states, draws):
+        return lambda x, step: torch.zeros_like(x)
+
+
+def test_the_meter_tells_a_weak_inner_attack_from_one_as_strong_as_pgd():
+    """A linear DEQ that reads one pixel is fooled by any attack that follows gradients."""
+    deq = one_pixel_classifier()
+    x = torch.rand(200, 3, 8, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    y = (x[:, 0, 0, 0] > 0.5).long()
+    clean, robust = correct_counts(deq, x, y, threat=Linf(0.1), steps=5, step_size=0.05, seed=0, batch_size=100)
+    assert clean == 200
+    left = {}
+    for policy in (Carried(), Blind()):
+        objective = PGDAT(threat=Linf(0.1), steps=5, step_size=0.05, inner=policy)
+        counts = {"objective": objective, "draws": Draws(0, 0)}
+        left[type(policy)] = correct_under_inner_attack(deq, x, y, batch_size=100, **counts)
+        parts = [
+            correct_under_inner_attack(deq, x[i : i + 70], y[i : i + 70], batch_size=33, first=i, **counts)
+            for i in (0, 70, 140)
+        ]
+        assert sum(parts) == left[type(policy)]  # batches and ranks do not matter
+    assert left[Carried] == robust
+    assert weakness(left[Carried] / 200, robust / 200, 200) is None
+    words = weakness(left[Blind] / 200, robust / 200, 200)
+    assert "too weak" in words
+
+
+def one_pixel_classifier():
+    deq = rd.DEQ(encoder=nn.Flatten(), dynamics=Follow(), head=nn.Linear(192, 2)).double()
+    with torch.no_grad():
+        deq.head.weight.zero_()
+        deq.head.weight[1, 0] = 20
+        deq.head.bias.copy_(torch.tensor([10.0, 0.0]))
+    return deq
+
+
+class Follow(nn.Module):
+    """f(z; u) = (z + u) / 2, whose fixed point is u."""
+
+    def forward(self, z, u):
+        return (z + u) / 2
+
+
+def test_a_gap_of_few_images_is_no_warning():
+    assert weakness(0.32, 0.30, 1000) is None
+    assert weakness(0.33, 0.30, 1000) is not None
+    assert weakness(0.40, 0.30, 20) is None
+    assert weakness(0.60, 0.30, 20) is not None
+
+
+def test_a_training_says_in_its_progress_that_its_inner_attack_is_too_weak(tmp_path, monkeypatch):
+    monkeypatch.setattr("robustdeq.training.trainer.correct_counts", lambda *_, **__: (20, 5))
+    monkeypatch.setattr("robustdeq.training.trainer.correct_under_inner_attack", lambda *_, **__: 15)
+    reports = []
+    Trainer(config(INNER), tmp_path, device="cpu", report=reports.append).fit()
+    assert [report.warning is not None for report in reports] == [False, True, False, True]
+    assert "leaves 75.0% of the held-out images where PGD from cold starts leaves 25.0%" in reports[1].warning
