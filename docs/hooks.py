@@ -24,7 +24,7 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 
 def command_line() -> str:
-    """A section with the help of each verb."""
+    """A section for each verb."""
     from robustdeq.cli.main import VERBS, subparser
 
     os.environ["COLUMNS"] = "100"

@@ -8,6 +8,7 @@ from my_model import digits, trained
 from torch import Tensor
 
 import robustdeq as rd
+from robustdeq.attacks.oracles import Direct
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +35,7 @@ class AveragedGradient(rd.Oracle):
 def main() -> None:
     """Compare its gradient with the model's own, then attack with it."""
     model, (x, y) = trained(), digits(20)
-    oracles = {"direct": rd.Direct(model), "averaged": AveragedGradient(model)}
+    oracles = {"direct": Direct(model), "averaged": AveragedGradient(model)}
     print(rd.gradient_honesty(oracles, x, y, directions=4).table())
     for values in ("surrogate", "deployed"):  # what it shows; the gradient is the surrogate's either way
         oracle = AveragedGradient(model, values=values)
