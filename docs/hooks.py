@@ -1,4 +1,4 @@
-"""Fills in, while mkdocs builds, what the documentation takes from the code: the command line's help and the decisions."""
+"""Fills in, while mkdocs builds, what comes from the code: the help of the command line and the list of decisions."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def digits(count: int) -> tuple[Tensor, Tensor]:
     return test.pixels[:count].float() / 255, test.labels[:count]
 
 
-def trained(steps: int = 100) -> rd.DEQ:
+def trained(steps: int = 40) -> rd.DEQ:
     """Trained on the embedded digits for about a second; the other examples of this folder use it."""
     torch.manual_seed(0)
     model, images = load(), load_digits()[0]

@@ -31,7 +31,7 @@ def run(example, tmp_path_factory):
 
     with pytest.MonkeyPatch.context() as patch, torch.random.fork_rng():
         patch.setattr(example, "print", keep)
-        example.main(["--epochs", "4", "--out", str(out)])
+        example.main(["--epochs", "2", "--out", str(out)])
     return out, "".join(lines)
 
 

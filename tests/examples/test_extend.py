@@ -77,8 +77,8 @@ def test_the_defence_looks_robust_until_it_is_attacked_through_its_rounding(run)
 
 def test_the_suite_runs_its_own_attacks_and_scores_its_own_predictor(run):
     text = run("suite")
-    assert {"pgd-ready", "long", "third-state", "half-the-radius"} == set(re.findall(r"^(\S+) +every-4", text, re.M))
-    assert percent(text, "half-the-radius") > percent(text, "long")
+    assert {"pgd-ready", "margin", "third-state", "half-the-radius"} == set(re.findall(r"^(\S+) +every-4", text, re.M))
+    assert percent(text, "half-the-radius") > percent(text, "margin")
 
 
 def test_the_table_has_a_row_for_every_state(run):
