@@ -17,15 +17,23 @@ def example():
     return script("attack_and_defend")
 
 
-@pytest.fixture(scope="module")
-def model(example):
+class Cell(torch.nn.Module):
+    def forward(self, z, u):
+        return 0.3 * torch.tanh(z) + u
+
+
+@pytest.fixture
+def small_model():
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        return example.trained(1)
+        encoder = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10))
+        return rd.DEQ(encoder=encoder, dynamics=Cell(), head=torch.nn.Linear(10, 10)).eval()
 
 
-def test_it_prints_predictions_and_entropies_of_an_attack_whose_steps_are_a_quarter_of_eps(example, model, monkeypatch):
-    lines, results = [], []
+def test_it_prints_predictions_and_entropies_of_an_attack_whose_steps_are_a_quarter_of_eps(
+    example, small_model, monkeypatch
+):
+    lines, results, model = [], [], small_model
     attack_and_defend = example.attack_and_defend
     monkeypatch.setattr(example, "trained", lambda steps: model)
     monkeypatch.setattr(example, "print", lines.append)
@@ -47,7 +55,10 @@ def test_it_prints_predictions_and_entropies_of_an_attack_whose_steps_are_a_quar
     assert rd.Linf(example.EPS).contains(result.images, x).all()
 
 
-def test_it_chooses_an_image_that_is_classified_correctly_before_the_attack(example, model):
+def test_it_chooses_an_image_that_is_classified_correctly_before_the_attack(example):
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = example.trained(1)
     images = load_digits()[2]
     x, y = images.pixels.float() / 255, images.labels
     chosen = example.first_correct(model, x, y)
