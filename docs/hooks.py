@@ -1,4 +1,4 @@
-"""What the documentation takes from the code while it is built: the command line's help, the list of decisions."""
+"""Fills in, while mkdocs builds, what comes from the code: the help of the command line and the list of decisions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MARK = "<!-- the command line -->"
 
 
 def on_config(config: Any) -> Any:
-    """Every decision stands in the navigation, in order."""
+    """List every decision in the navigation, in order."""
     files = sorted((Path(config["docs_dir"]) / "decisions").glob("*.md"))
     for section in config["nav"]:
         if "Decisions" in section:
@@ -19,7 +19,7 @@ def on_config(config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """The reference of the command line is its own help."""
+    """Put the help of every verb in the place of the mark."""
     return markdown.replace(MARK, command_line()) if MARK in markdown else markdown
 
 

@@ -1,4 +1,4 @@
-"""One image, one attack, one defended prediction."""
+"""Attack one image of a small DEQ, then predict it with a test-time defence."""
 
 import argparse
 
@@ -12,20 +12,22 @@ import robustdeq as rd
 from robustdeq.data import load_digits
 
 EPS = 0.15
-"""The attacker's budget, in pixels of [0, 1]; 8/255 is customary for photographs, digits bear more."""
+"""The attacker's budget: the most that a pixel in [0, 1] may change. Photographs usually get 8/255, digits more."""
+STEP = EPS / 4
+"""A step of the attack and of the defence: a quarter of the budget, as 2/255 is of 8/255."""
 
 
 def attack_and_defend(model: rd.DEQ, x: Tensor, y: Tensor) -> tuple[rd.AttackResult, Tensor]:
-    """Attack images through the third state of the undefended dynamics; what the defended model makes of the result."""
-    defended = rd.EarlyState(rd.EntropyReduction(model, every=2, steps=10, radius=EPS), state=8)
+    """Attack images through the third state of the undefended model; also the entropies along the defended states."""
+    defended = rd.EarlyState(rd.EntropyReduction(model, every=2, steps=10, step_size=STEP, radius=EPS), state=8)
     oracle = rd.UnrolledState(defended, state=3, steps=5, damping=0.5)
-    attack = rd.PGD(rd.Linf(EPS), steps=10, step_size=EPS / 4, seed=0)
+    attack = rd.PGD(rd.Linf(EPS), steps=10, step_size=STEP, seed=0)
     result = attack(oracle, x, y)
     return result, defended.trajectory(result.images).entropy
 
 
 def trained(steps: int) -> rd.DEQ:
-    """A tiny model: the weight-tied network of f, trained on digits for a few seconds."""
+    """A tiny DEQ, trained for a few seconds on digits as a network of four layers that share the weights of f."""
     model, images = rd.create_model("mdeq-nano", num_classes=10), load_digits()[0]
     optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
     for _ in track(range(steps), "training"):
@@ -38,7 +40,7 @@ def trained(steps: int) -> rd.DEQ:
 
 
 def first_correct(model: rd.DEQ, x: Tensor, y: Tensor) -> int:
-    """Which image to attack: one that is misclassified as it is would show nothing."""
+    """The first image that the model classifies correctly: attacking a misclassified one would show nothing."""
     with torch.no_grad():
         correct = model(x).argmax(1) == y
     if not correct.any():
@@ -47,10 +49,10 @@ def first_correct(model: rd.DEQ, x: Tensor, y: Tensor) -> int:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Train, attack, defend, and tell."""
+    """Train a model, attack one image, and print what the undefended and the defended model predict."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=150, help="training steps")
-    parser.add_argument("--image", type=int, help="which test image; if not given the first that the model gets right")
+    parser.add_argument("--image", type=int, help="number of the test image (default: the first correct one)")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args(argv)
     torch.manual_seed(args.seed)

@@ -1,4 +1,4 @@
-"""A deep equilibrium model of your own: put together, trained, looked at, changed, saved and loaded."""
+"""A tour of one DEQ: build it, train it, look at its dynamics, swap its solver and gradient, save and load it."""
 
 import argparse
 import tempfile
@@ -17,7 +17,7 @@ import robustdeq as rd
 
 
 class Cell(nn.Module):
-    """f(z; u) = tanh(W z + u): any module that takes z and u and returns a new z will do."""
+    """f(z; u) = tanh(W z + u): any module that takes z and u and returns a tensor shaped like z."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ def accuracy(logits: Tensor, y: Tensor) -> float:
 
 
 def train(model: rd.DEQ, x: Tensor, y: Tensor, epochs: int) -> None:
-    """Ordinary PyTorch: a DEQ is a module, and its gradient policy takes care of the backward pass."""
+    """Ordinary PyTorch training: the model's gradient policy takes care of the backward pass."""
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
     for _ in track(range(epochs), "training"):
         for batch in torch.randperm(len(x)).split(64):
@@ -64,7 +64,7 @@ def train(model: rd.DEQ, x: Tensor, y: Tensor, epochs: int) -> None:
 
 
 def show_dynamics(model: rd.DEQ, x: Tensor, y: Tensor) -> None:
-    """What the head makes of every state z^[t] on the way to the equilibrium."""
+    """Print accuracy, entropy and residual at every state z^[t] on the way to the equilibrium."""
     trajectory = model.trajectory(x)
     table = Table("state", "accuracy", "mean entropy", "mean residual", title="The dynamics on the test images")
     for t, logits in enumerate(trajectory.logits, 1):
@@ -78,7 +78,7 @@ def show_dynamics(model: rd.DEQ, x: Tensor, y: Tensor) -> None:
 
 
 def show_swaps(model: rd.DEQ, x: Tensor, y: Tensor) -> None:
-    """How to solve and how to differentiate are attributes: change them, and the weights stay as they are."""
+    """Replace the solver and the gradient policy; the weights stay as they are."""
     table = Table("solver", "gradient", "accuracy", "mean |dL/dx|", title="Other solvers and gradients, same weights")
     own = solver, gradient = model.solver, model.gradient
     solvers = [(s, gradient) for s in (solver, rd.Anderson(max_steps=12), rd.Picard(max_steps=24))]
@@ -93,7 +93,7 @@ def show_swaps(model: rd.DEQ, x: Tensor, y: Tensor) -> None:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Run it all."""
+    """Run the tour."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--epochs", type=int, default=12)
     parser.add_argument("--seed", type=int, default=0)

@@ -1,61 +1,73 @@
-"""The example runs, its numbers are the library's, and its heart is as short as promised."""
+"""examples/attack_and_defend.py runs, prints what the library computes, and steps by a quarter of eps."""
 
 import ast
-import importlib.util
 import inspect
 import re
-from pathlib import Path
 
 import pytest
 import torch
 
 import robustdeq as rd
 from robustdeq.data import load_digits
-
-SCRIPT = Path(__file__).parents[2] / "examples" / "attack_and_defend.py"
+from tests.examples.scripts import script
 
 
 @pytest.fixture(scope="module")
 def example():
-    spec = importlib.util.spec_from_file_location("attack_and_defend", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script("attack_and_defend")
 
 
-def test_the_example_runs_and_tells_what_happened(example, capsys):
+class Cell(torch.nn.Module):
+    def forward(self, z, u):
+        return 0.3 * torch.tanh(z) + u
+
+
+@pytest.fixture
+def small_model():
     with torch.random.fork_rng():
-        example.main(["--steps", "40", "--image", "3"])
-    text = capsys.readouterr().out
-    label = load_digits()[2].labels[3].item()
-    assert f"label {label}, undefended prediction on the clean image" in text
+        torch.manual_seed(0)
+        encoder = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10))
+        return rd.DEQ(encoder=encoder, dynamics=Cell(), head=torch.nn.Linear(10, 10)).eval()
+
+
+def test_it_prints_predictions_and_entropies_of_an_attack_whose_steps_are_a_quarter_of_eps(
+    example, small_model, monkeypatch
+):
+    lines, results, model = [], [], small_model
+    attack_and_defend = example.attack_and_defend
+    monkeypatch.setattr(example, "trained", lambda steps: model)
+    monkeypatch.setattr(example, "print", lines.append)
+    monkeypatch.setattr(
+        example, "attack_and_defend", lambda *case: results.append((case, attack_and_defend(*case))) or results[-1][1]
+    )
+    example.main(["--image", "3"])
+    text, ((_, x, y), (result, entropy)) = "\n".join(lines), results[0]
+    assert f"label {y.item()}, undefended prediction on the clean image {model(x).argmax()}" in text
     assert re.search(r"attacked within 0\.150: undefended prediction \d", text)
     defended, verdict = re.search(r"defended prediction (\d) \((fooled|not fooled)\)", text).groups()
-    assert (int(defended) != label) == (verdict == "fooled")
-    entropies = re.search(r"defended states: ([\d. ]+)", text)[1].split()
-    assert len(entropies) == 8
+    assert (int(defended) != y.item()) == (verdict == "fooled")
+    assert len(re.search(r"defended states: ([\d. ]+)", text)[1].split()) == 8
+
+    same = rd.EarlyState(rd.EntropyReduction(model, radius=example.EPS, step_size=example.EPS / 4))
+    trajectory = same.trajectory(result.images)
+    assert torch.equal(entropy, trajectory.entropy)
+    assert int(defended) == trajectory.logits[-1].argmax()
+    assert rd.Linf(example.EPS).contains(result.images, x).all()
 
 
-def test_an_image_of_its_own_choice_is_classified_correctly_before_the_attack(example, capsys):
+def test_it_chooses_an_image_that_is_classified_correctly_before_the_attack(example):
     with torch.random.fork_rng():
-        example.main(["--steps", "40"])
-    label, predicted = re.search(r"label (\d), .* clean image (\d)", capsys.readouterr().out).groups()
-    assert label == predicted
+        torch.manual_seed(0)
+        model = example.trained(1)
+    images = load_digits()[2]
+    x, y = images.pixels.float() / 255, images.labels
+    chosen = example.first_correct(model, x, y)
+    assert model(x[chosen : chosen + 1]).argmax() == y[chosen]
+    with pytest.raises(SystemExit, match="none of 1 images correctly"):
+        example.first_correct(model, x[chosen : chosen + 1], (y[chosen : chosen + 1] + 1) % 10)
 
 
 def test_attack_and_defend_takes_under_ten_lines(example):
     (function,) = ast.parse(inspect.getsource(example.attack_and_defend)).body
     lines = {line for statement in function.body[1:] for line in range(statement.lineno, statement.end_lineno + 1)}
     assert len(lines) < 10
-
-
-def test_its_parts_are_those_of_the_library(example):
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        model = rd.create_model("mdeq-nano", num_classes=10).eval()
-    x, y = torch.rand(2, 1, 8, 8, generator=torch.Generator().manual_seed(1)), torch.tensor([3, 5])
-    result, entropy = example.attack_and_defend(model, x, y)
-    defended = rd.EarlyState(rd.EntropyReduction(model, radius=example.EPS))
-    assert torch.equal(result.logits, defended(result.images))
-    assert torch.equal(entropy, defended.trajectory(result.images).entropy)
-    assert rd.Linf(example.EPS).contains(result.images, x).all()

@@ -1,34 +1,38 @@
-"""The example runs as a user runs it, and does what it says."""
+"""examples/digits_deq.py runs as its user runs it, and does what it says."""
 
-import importlib.util
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import torch
 
 import robustdeq as rd
-
-SCRIPT = Path(__file__).parents[2] / "examples" / "digits_deq.py"
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    out = tmp_path_factory.mktemp("digits") / "checkpoint"
-    command = [sys.executable, str(SCRIPT), "--epochs", "8", "--out", str(out)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    return out, done.stdout
+from robustdeq.models import registry
+from tests.examples.scripts import script
 
 
 @pytest.fixture(scope="module")
 def example():
-    spec = importlib.util.spec_from_file_location("digits_deq", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(registry, "_BUILDERS", dict(registry._BUILDERS))
+        yield script("digits_deq")
+
+
+@pytest.fixture(scope="module")
+def run(example, tmp_path_factory):
+    """The checkpoint's folder, and what the script prints."""
+    out, lines = tmp_path_factory.mktemp("digits") / "checkpoint", []
+
+    def keep(content):
+        from rich.console import Console
+
+        with (console := Console(width=200)).capture() as captured:
+            console.print(content)
+        lines.append(captured.get())
+
+    with pytest.MonkeyPatch.context() as patch, torch.random.fork_rng():
+        patch.setattr(example, "print", keep)
+        example.main(["--epochs", "2", "--out", str(out)])
+    return out, "".join(lines)
 
 
 def test_the_trained_model_is_accurate_and_so_are_other_solvers_and_gradients(run):
@@ -61,6 +65,6 @@ def test_the_checkpoint_is_saved_and_loads_to_the_accuracy_that_was_printed(run,
         assert f"test accuracy {example.accuracy(model(x), y):.1%}" in text
 
 
-def test_main_takes_arguments(example):
+def test_a_wrong_argument_ends_the_script(example):
     with pytest.raises(SystemExit):
         example.main(["--epoch-count", "1"])

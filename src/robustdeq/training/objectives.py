@@ -104,7 +104,7 @@ class Objective(ABC):
             if carried is not None:
                 return continued_pass(model, x, carried, draws, name, gradient), None
             return solved_pass(model, x, self.states, draws, name, gradient=gradient).logits, None
-        # on these steps the depth itself is jittered, once for both passes; the probes are drawn entry by entry
+        # on these steps the depth itself is jittered, once for both passes
         steps = max(1, model.solver.max_steps + draws.integer("depth.jitter", -2, 1))
         result = solved_pass(model, x, self.states, draws, name, steps=steps, gradient=gradient)
         probes = torch.stack([draws.normal(f"probe.{name}.{k}", result.state.z) for k in range(penalty.probes)])
