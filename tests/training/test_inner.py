@@ -17,26 +17,6 @@ from robustdeq.training.validation import correct_counts, correct_under_inner_at
 from tests.training.runs import config
 
 
-class Cell(nn.Module):
-    """tanh(z W^T + u), dynamics without a split; W has norm `gain`, so below 1 the cell is a contraction."""
-
-    def __init__(self, gain):
-        super().__init__()
-        w = torch.randn(6, 6, dtype=torch.float64)
-        self.w = nn.Parameter(gain * w / torch.linalg.matrix_norm(w, 2))
-
-    def forward(self, z, u):
-        return torch.tanh(z @ self.w.T + u)
-
-
-@pytest.fixture
-def deq():
-    """A DEQ of flat states for images of 3x8x8 pixels and 3 classes."""
-    torch.manual_seed(0)
-    encoder = nn.Sequential(nn.Flatten(), nn.Linear(192, 6))
-    return rd.DEQ(encoder=encoder, dynamics=Cell(0.8), head=nn.Linear(6, 3)).double()
-
-
 def objectives(**options):
     return [kind(inner=Carried(), steps=3, **options) for kind in (PGDAT, TRADES)]
 
@@ -129,7 +109,7 @@ def loss_of(objective, model, x, x_adv, y):
 
 
 @pytest.mark.parametrize(("variant", "last"), [("paper", True), ("released", False)])
-def test_random_states_draw_the_first_solve_s_depth_once_per_batch(deq, batch, monkeypatch, variant, last):
+def test_random_states_draw_the_depth_of_the_first_solve_once_per_batch(deq, batch, monkeypatch, variant, last):
     x, y = batch
     depths, original = [], deq.solve
 

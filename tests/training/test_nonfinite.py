@@ -74,7 +74,9 @@ def test_training_rolls_back_to_the_last_checkpoint_and_skips_the_batch_if_asked
 def test_a_learning_rate_that_explodes_stops_the_run(tmp_path):
     with pytest.raises(NonFiniteLossError, match=r"schedule\.lr"):
         Trainer(
-            resnet_config({"schedule": {"lr": 1e30, "max_steps": 20}, "objective": {"kind": "pgdat"}}), tmp_path, device="cpu"
+            resnet_config({"schedule": {"lr": 1e30, "max_steps": 20}, "objective": {"kind": "pgdat"}}),
+            tmp_path,
+            device="cpu",
         ).fit()
     saved = tmp_path / "state.pt"
     assert not saved.exists() or all(v.isfinite().all() for v in torch.load(saved, weights_only=True)["model"].values())
