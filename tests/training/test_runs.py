@@ -56,6 +56,7 @@ def stopped(monkeypatch):
 
 
 AVERAGED_CARRIED = {"schedule": {"ema": 0.9}, "precision": "64-true", "objective": {"inner": "carried", "steps": 2}}
+AVERAGED_CARRIED |= {"validation": {"every": 4}}
 
 
 @pytest.mark.parametrize("changes", [RESNET, AVERAGED_CARRIED], ids=["ResNet", "carried with an average"])
