@@ -10,13 +10,17 @@ if TYPE_CHECKING:
         Attack,
         AttackResult,
         AutoAttack,
+        Direct,
+        Estimate,
+        Exact,
         Oracle,
         Square,
         UnrolledState,
+        WatchedStates,
         gradient_honesty,
         oracles,
     )
-    from robustdeq.defences import EarlyState, EntropyReduction
+    from robustdeq.defences import EarlyState, EntropyReduction, InputDefence
     from robustdeq.evaluation.evaluate import evaluate
     from robustdeq.models import (
         DEQ,
@@ -35,7 +39,7 @@ if TYPE_CHECKING:
         load,
         register_model,
     )
-    from robustdeq.models.predictor import DynamicPredictor
+    from robustdeq.models.predictor import Defence, DynamicPredictor
     from robustdeq.solve import (
         Anderson,
         Broyden,
@@ -58,7 +62,7 @@ if TYPE_CHECKING:
         spectral_radius,
     )
     from robustdeq.threat import L2, Linf, Threat
-    from robustdeq.training import PGDAT, TRADES, Final, RandomState, Standard, TrainConfig
+    from robustdeq.training import PGDAT, TRADES, Carried, Cold, Final, RandomState, Standard, TrainConfig
     from robustdeq.training.trainer import Trainer
 else:
     from robustdeq.host.lazy import lazily
@@ -67,11 +71,13 @@ else:
 
 __version__ = "0.1.0"
 
+# Direct, Estimate, Exact and WatchedStates belong to `oracles`; the names above keep older code working.
 # fmt: off
 __all__ = [
     "APGD", "DEQ", "FABT", "L2", "MDEQ", "PGD", "PGDAT", "TRADES", "Anderson", "Attack", "AttackResult", "AutoAttack",
-    "BoundDynamics", "Broyden", "CheckpointError", "DynamicPredictor", "EarlyState", "EntropyReduction", "Final",
-    "ForwardPass", "GradientPolicy", "Implicit", "Iteration", "Linf", "MDEQConfig", "Neumann", "NotConvergedError",
+    "BoundDynamics", "Broyden", "Carried", "CheckpointError", "Cold", "Defence", "DynamicPredictor", "EarlyState",
+    "EntropyReduction", "Final",
+    "ForwardPass", "GradientPolicy", "Implicit", "InputDefence", "Iteration", "Linf", "MDEQConfig", "Neumann", "NotConvergedError",
     "OneStep", "Oracle", "Phantom", "Picard", "Predictor", "RandomState", "ResNet", "SharedInverse", "Solution",
     "Solver", "SplitDynamics", "Square", "Standard", "Status", "Threat", "ThroughSolver", "TrainConfig", "Trainer",
     "Trajectory", "Unrolled", "UnrolledState", "compat", "create_model", "evaluate", "fixed_point", "gradient_honesty",

@@ -59,7 +59,7 @@ def test_a_defence_of_the_input_overrides_one_method():
     assert defended.undefended() is model
     assert (defended(x) - model(x)).abs().max() > 1e-6
     point = x.clone().requires_grad_()
-    exact = rd.Exact(rd.EarlyState(defended, state=8))(point)
+    exact = rd.oracles.Exact(rd.EarlyState(defended, state=8))(point)
     assert_close(exact.detach(), trajectory.logits[7], rtol=0, atol=1e-12)
     assert torch.autograd.grad(exact.sum(), point)[0].abs().max() > 0
     with pytest.raises(ValueError, match="defends its input already"):

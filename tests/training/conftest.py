@@ -1,7 +1,28 @@
 import pytest
 import torch
+from torch import nn
 
 import robustdeq as rd
+
+
+class Cell(nn.Module):
+    """tanh(z W^T + u), dynamics without a split; W has norm `gain`, so below 1 the cell is a contraction."""
+
+    def __init__(self, gain):
+        super().__init__()
+        w = torch.randn(6, 6, dtype=torch.float64)
+        self.w = nn.Parameter(gain * w / torch.linalg.matrix_norm(w, 2))
+
+    def forward(self, z, u):
+        return torch.tanh(z @ self.w.T + u)
+
+
+@pytest.fixture
+def deq():
+    """A DEQ of flat states for images of 3x8x8 pixels and 3 classes, without dropout: f costs next to nothing."""
+    torch.manual_seed(0)
+    encoder = nn.Sequential(nn.Flatten(), nn.Linear(192, 6))
+    return rd.DEQ(encoder=encoder, dynamics=Cell(0.8), head=nn.Linear(6, 3)).double()
 
 
 @pytest.fixture

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 # A process of its own, as in tests/models/test_compile.py; dynamo's tracing with an eager backend, which takes seconds.
 SCRIPT = """
 import functools, sys, warnings
@@ -19,6 +21,7 @@ torch.compile = functools.partial(torch.compile, backend="eager")
 losses = {}
 for compiled in (False, True):
     changes = {"compile": compiled, "precision": "64-true", "schedule": {"ema": 0.5}, "validation": {"every": 100}}
+    changes["objective"] = {"inner": "carried"}
     trainer = Trainer(config(changes), Path(sys.argv[1]) / str(compiled), device="cpu")
     trainer.fit()
     losses[compiled] = torch.tensor([float(row["loss"]) for row in read_log(trainer.out)], dtype=torch.float64)
@@ -29,6 +32,7 @@ print("graphs", torch._dynamo.utils.counters["stats"]["unique_graphs"])
 """
 
 
+@pytest.mark.long
 def test_a_compiled_run_takes_the_same_steps(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, str(tmp_path)],

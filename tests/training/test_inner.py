@@ -14,27 +14,7 @@ from robustdeq.training.inner import InnerPolicy
 from robustdeq.training.logs import read_log
 from robustdeq.training.trainer import Trainer
 from robustdeq.training.validation import correct_counts, correct_under_inner_attack, weakness
-from tests.training.runs import config
-
-
-class Cell(nn.Module):
-    """tanh(z W^T + u), dynamics without a split; W has norm `gain`, so below 1 the cell is a contraction."""
-
-    def __init__(self, gain):
-        super().__init__()
-        w = torch.randn(6, 6, dtype=torch.float64)
-        self.w = nn.Parameter(gain * w / torch.linalg.matrix_norm(w, 2))
-
-    def forward(self, z, u):
-        return torch.tanh(z @ self.w.T + u)
-
-
-@pytest.fixture
-def deq():
-    """A DEQ of flat states for images of 3x8x8 pixels and 3 classes."""
-    torch.manual_seed(0)
-    encoder = nn.Sequential(nn.Flatten(), nn.Linear(192, 6))
-    return rd.DEQ(encoder=encoder, dynamics=Cell(0.8), head=nn.Linear(6, 3)).double()
+from tests.training.runs import config, resnet_config
 
 
 def objectives(**options):
@@ -50,7 +30,7 @@ def implicit_gradient(model, x, y):
     model.tol = 1e-13
     solver = rd.Broyden(max_steps=60)
     x = x.clone().requires_grad_()
-    logits = model(x, max_steps=60, gradient=rd.Implicit(solver=solver, tol=1e-13))
+    logits = model.run(x, max_steps=60, gradient=rd.Implicit(solver=solver, tol=1e-13)).logits
     return torch.autograd.grad(cross_entropy(logits, y).sum(), x)[0]
 
 
@@ -114,7 +94,7 @@ def test_a_carried_attack_raises_the_loss_nearly_as_a_cold_one_does(make_model, 
     losses = {"start": loss_of(objective, model, x, start, y)}
     for policy in ("carried", "cold"):
         options = {"inner": Carried(iterations=2)} if policy == "carried" else {}
-        attack = type(objective)(threat=objective.threat, steps=6, step_size=size, **options)
+        attack = type(objective)(threat=objective.threat, steps=4, step_size=size, **options)
         found = attack.perturb(model, x, y, draws, start=start)
         assert objective.threat.contains(found, x).all()
         losses[policy] = loss_of(objective, model, x, found, y)
@@ -129,7 +109,7 @@ def loss_of(objective, model, x, x_adv, y):
 
 
 @pytest.mark.parametrize(("variant", "last"), [("paper", True), ("released", False)])
-def test_random_states_draw_the_first_solve_s_depth_once_per_batch(deq, batch, monkeypatch, variant, last):
+def test_random_states_draw_the_depth_of_the_first_solve_once_per_batch(deq, batch, monkeypatch, variant, last):
     x, y = batch
     depths, original = [], deq.solve
 
@@ -139,9 +119,9 @@ def test_random_states_draw_the_first_solve_s_depth_once_per_batch(deq, batch, m
         return original(f, z0, max_steps=max_steps, record=record, judge_last=judge_last)
 
     monkeypatch.setattr(deq, "solve", solve)
-    for step in range(40):
+    for step in range(24):
         PGDAT(states=RandomState(variant), inner=Carried(), steps=2).perturb(deq, x, y, Draws(0, step))
-    assert depths == [Draws(0, step, rank=3, world_size=4).integer("depth.attack", 1, 8) for step in range(40)]
+    assert depths == [Draws(0, step, rank=3, world_size=4).integer("depth.attack", 1, 8) for step in range(24)]
     assert set(depths) == set(range(1, 9))
 
 
@@ -149,9 +129,8 @@ def test_a_model_that_is_no_deq_is_refused(resnet, batch, tmp_path):
     x, y = batch
     with pytest.raises(TypeError, match="no state that an inner attack could carry"):
         PGDAT(inner=Carried()).perturb(resnet, x, y, Draws(0, 0))
-    changes = {"model": {"name": "resnet-tiny"}, "jacobian": {"weight": 0.0}}
     with pytest.raises(ValueError, match="inner to cold"):
-        Trainer(config(changes | {"objective": {"states": "final", "inner": "carried"}}), tmp_path, device="cpu")
+        Trainer(resnet_config({"objective": {"inner": "carried"}}), tmp_path, device="cpu")
 
 
 @pytest.mark.parametrize("wrong", [{"first": 0}, {"iterations": 0}, {"damping": 0.0}, {"damping": 1.5}, {"extra": -1}])
@@ -212,11 +191,12 @@ INNER = {"objective": {"inner": "carried", "inner_iterations": 2}}
 
 def test_a_carried_training_writes_what_its_inner_attack_leaves_and_how_it_was_made(tmp_path):
     reports = []
-    trainer = Trainer(config(INNER), tmp_path, device="cpu", report=reports.append)
+    changes = {**INNER, "schedule": {"max_steps": 2, "pretrain_steps": 0}, "validation": {"every": 2}}
+    trainer = Trainer(config(changes), tmp_path, device="cpu", report=reports.append)
     trainer.fit()
     assert trainer.last_inner is not None
     assert reports[-1].inner == trainer.last_inner
-    assert [row["validation_inner"] != "" for row in read_log(tmp_path)] == [False, True, False, True]
+    assert [row["validation_inner"] != "" for row in read_log(tmp_path)] == [False, True]
     metadata = rd.load(tmp_path / "last").metadata
     assert metadata["inner"]["inner"] == "carried"
     assert metadata["inner"]["inner_iterations"] == 2
@@ -280,6 +260,6 @@ def test_a_training_says_in_its_progress_that_its_inner_attack_is_too_weak(tmp_p
     monkeypatch.setattr("robustdeq.training.trainer.correct_counts", lambda *_, **__: (20, 5))
     monkeypatch.setattr("robustdeq.training.trainer.correct_under_inner_attack", lambda *_, **__: 15)
     reports = []
-    Trainer(config(INNER), tmp_path, device="cpu", report=reports.append).fit()
+    Trainer(resnet_config(), tmp_path, device="cpu", report=reports.append).fit()
     assert [report.warning is not None for report in reports] == [False, True, False, True]
     assert "leaves 75.0% of the held-out images where PGD from cold starts leaves 25.0%" in reports[1].warning

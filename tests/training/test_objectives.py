@@ -9,24 +9,16 @@ from robustdeq.training import PGDAT, TRADES, Draws, Final, Penalty, RandomState
 
 
 class Forwards:
-    """Records the forward passes of a DEQ: depth, readout, images, masks, mode."""
+    """Records the forward passes of a DEQ: depth, readout, images, mode."""
 
     def __init__(self, model, monkeypatch):
         self.calls = []
-        run, bind = model.run, model.dynamics.bind
-        masks = []
-
-        def recording_bind(u, *, generator=None):
-            bound = bind(u, generator=generator)
-            masks.append(bound.masks)
-            return bound
+        run = model.run
 
         def recording_run(x, **options):
-            result = run(x, **options)
-            self.calls.append({"x": x.detach().clone(), "training": model.training, "masks": masks[-1], **options})
-            return result
+            self.calls.append({"x": x.detach().clone(), "training": model.training, **options})
+            return run(x, **options)
 
-        monkeypatch.setattr(model.dynamics, "bind", recording_bind)
         monkeypatch.setattr(model, "run", recording_run)
 
     def __getitem__(self, key):
@@ -34,46 +26,55 @@ class Forwards:
 
 
 @pytest.fixture
-def forwards(model, monkeypatch):
-    return Forwards(model, monkeypatch)
+def forwards(deq, monkeypatch):
+    return Forwards(deq.train(), monkeypatch)
 
 
 @pytest.mark.parametrize("clean_target", ["once", "redrawn"])
-def test_trades_with_final_states_computes_the_clean_target_once(model, batch, forwards, clean_target):
+def test_trades_with_final_states_computes_the_clean_target_once(deq, batch, forwards, clean_target):
     x, y = batch
-    TRADES(steps=4, clean_target=clean_target).perturb(model, x, y, Draws(0, 0))
+    TRADES(steps=4, clean_target=clean_target).perturb(deq, x, y, Draws(0, 0))
     assert sum(torch.equal(images, x) for images in forwards["x"]) == 1
     assert len(forwards.calls) == 1 + 4
 
 
 @pytest.mark.parametrize(("clean_target", "count"), [("once", 1), ("redrawn", 4)])
-def test_trades_with_random_states_redraws_the_clean_target_if_asked(model, batch, forwards, clean_target, count):
+def test_trades_with_random_states_redraws_the_clean_target_if_asked(deq, batch, forwards, clean_target, count):
     x, y = batch
-    TRADES(states=RandomState(), steps=4, clean_target=clean_target).perturb(model, x, y, Draws(0, 0))
+    TRADES(states=RandomState(), steps=4, clean_target=clean_target).perturb(deq, x, y, Draws(0, 0))
     clean = [call["max_steps"] for call in forwards.calls if torch.equal(call["x"], x)]
     assert len(clean) == count
     assert count == 1 or len(set(clean)) > 1
 
 
-def test_a_trades_step_makes_two_training_forwards_after_the_attack(model, batch, forwards):
+def test_a_trades_step_makes_two_training_forwards_after_the_attack(deq, batch, forwards):
     x, y = batch
-    TRADES(steps=2)(model, x, y, Draws(0, 0))
+    TRADES(steps=2)(deq, x, y, Draws(0, 0))
     assert forwards["training"] == [False] * 3 + [True] * 2
     assert torch.equal(forwards["x"][3], x)
     assert not torch.equal(forwards["x"][4], x)
 
 
-def test_a_pgd_at_step_makes_one_training_forward_after_the_attack(model, batch, forwards):
+def test_a_pgd_at_step_makes_one_training_forward_after_the_attack(deq, batch, forwards):
     x, y = batch
-    PGDAT(steps=2)(model, x, y, Draws(0, 0))
+    PGDAT(steps=2)(deq, x, y, Draws(0, 0))
     assert forwards["training"] == [False] * 2 + [True]
 
 
-def test_every_forward_has_masks_of_its_own_and_uses_them_throughout(model, batch, forwards):
+def test_every_forward_of_the_loss_draws_its_own_masks_and_the_attack_none(model, batch, monkeypatch):
     x, y = batch
+    masks, bind = [], model.dynamics.bind
+
+    def recording_bind(u, *, generator=None):
+        bound = bind(u, generator=generator)
+        masks.append(bound.masks)
+        return bound
+
+    monkeypatch.setattr(model.dynamics, "bind", recording_bind)
     TRADES(steps=1)(model, x, y, Draws(0, 0))
-    clean, adversarial = forwards["masks"][2:]
-    assert forwards["masks"][0] is None or all(m is None for m in forwards["masks"][0])
+    attack, target, clean, adversarial = masks
+    assert attack is None
+    assert target is None
     assert not any(torch.equal(a, b) for a, b in zip(clean, adversarial, strict=True))
 
 
@@ -89,28 +90,28 @@ def test_masks_are_shared_by_every_application_of_f_in_a_forward(model, batch):
 
 
 @pytest.mark.parametrize(("variant", "readout"), [("paper", "last"), ("released", "lowest")])
-def test_random_states_draw_a_depth_for_every_forward(model, batch, forwards, variant, readout):
+def test_random_states_draw_a_depth_for_every_forward(deq, batch, forwards, variant, readout):
     x, y = batch
-    TRADES(states=RandomState(variant), steps=10)(model, x, y, Draws(0, 0))
+    TRADES(states=RandomState(variant), steps=10)(deq, x, y, Draws(0, 0))
     assert set(forwards["readout"]) == {readout}
     assert len(set(forwards["max_steps"])) > 3
     assert all(1 <= t <= 8 for t in forwards["max_steps"])
 
 
-def test_final_states_always_run_all_steps(model, batch, forwards):
+def test_final_states_always_run_all_steps(deq, batch, forwards):
     x, y = batch
-    TRADES(states=Final(), steps=3)(model, x, y, Draws(0, 0))
+    TRADES(states=Final(), steps=3)(deq, x, y, Draws(0, 0))
     assert set(forwards["max_steps"]) == {8}
     assert set(forwards["readout"]) == {"lowest"}
 
 
 @pytest.mark.parametrize("variant", ["paper", "released"])
-def test_the_state_that_is_read_is_the_variant_s(make_model, batch, variant):
+def test_each_variant_of_random_states_reads_the_state_it_names(make_model, batch, variant):
     """paper: z^[t]; released: the lowest-residual one of z^[1..t]."""
     model, (x, _) = make_model(tol=0.0).eval(), batch
     trajectory = model.trajectory(x)
     differing = 0
-    for step in range(20):
+    for step in range(8):
         draws = Draws(0, step)
         t = draws.integer("depth.loss", 1, 8)
         rows = torch.full((len(x),), t - 1)
@@ -148,10 +149,10 @@ def test_depths_are_the_same_on_every_rank_and_differ_between_forwards():
     assert 0.05 < sum(a == b for a, b in pairs) / 200 < 0.25
 
 
-def test_the_jacobian_penalty_jitters_the_depth_of_both_passes_alike(model, batch, forwards):
+def test_the_jacobian_penalty_jitters_the_depth_of_both_passes_alike(deq, batch, forwards):
     x, y = batch
-    for step in range(16):
-        TRADES(steps=1)(model, x, y, Draws(0, step), Penalty(weight=0.4))
+    for step in range(12):
+        TRADES(steps=1)(deq, x, y, Draws(0, step), Penalty(weight=0.4))
     attack, target, clean, adversarial = (forwards["max_steps"][k::4] for k in range(4))
     assert clean == adversarial
     assert set(clean) == {6, 7, 8, 9}
@@ -181,7 +182,7 @@ def test_a_resnet_trains_with_every_objective(resnet, batch, objective):
     x, y = batch
     optimizer = torch.optim.Adam(resnet.parameters(), lr=0.01)
     totals = []
-    for _ in range(8):
+    for _ in range(4):
         losses = objective(resnet, x, y, Draws(0, 0), Penalty(weight=1.0))
         assert "jacobian" not in losses.parts
         optimizer.zero_grad()

@@ -12,7 +12,7 @@ from robustdeq.host.files import InUseError, held
 from robustdeq.training.checkpoint import TrainingState, completed, load_state, record_start, save_state
 from robustdeq.training.logs import Log, read_log
 from robustdeq.training.trainer import Trainer
-from tests.training.runs import assert_same_run, config, resnet_config, stored_step
+from tests.training.runs import RESNET, assert_same_run, config, resnet_config, stored_step
 
 
 def train(out, changes=None, **options):
@@ -55,11 +55,11 @@ def stopped(monkeypatch):
     monkeypatch.undo()
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [{}, {"schedule": {"ema": 0.9}, "precision": "64-true", "objective": {"inner": "carried", "steps": 2}}],
-    ids=["cold", "carried with an average"],
-)
+AVERAGED_CARRIED = {"schedule": {"ema": 0.9}, "precision": "64-true", "objective": {"inner": "carried", "steps": 2}}
+AVERAGED_CARRIED |= {"validation": {"every": 4}}
+
+
+@pytest.mark.parametrize("changes", [RESNET, AVERAGED_CARRIED], ids=["ResNet", "carried with an average"])
 def test_a_resumed_run_equals_an_uninterrupted_one_bit_by_bit(tmp_path, monkeypatch, stopped, changes):
     train_deq(tmp_path / "straight", changes)
     stopped(3)  # one step after the checkpoint: its row must be dropped and written again
@@ -115,7 +115,7 @@ def test_a_stored_configuration_without_a_newer_field_has_its_default():
 
 def test_an_option_that_is_added_is_refused_too(tmp_path):
     train(tmp_path, {"schedule": {"max_steps": 2}})
-    with pytest.raises(ValueError, match=r"model\.options\.num_classes: nothing in the run, 10 asked for"):
+    with pytest.raises(ValueError, match=r"model\.options\.num_classes: None in the run, 10 asked for"):
         train(tmp_path, {"schedule": {"max_steps": 3}, "model": {"options": {"num_classes": 10}}})
 
 

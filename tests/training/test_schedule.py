@@ -2,7 +2,7 @@
 
 import pytest
 
-from robustdeq.training.schedule import cosine
+from robustdeq.training.schedule import cosine, onecycle
 from robustdeq.training.trainer import Trainer
 from tests.training.runs import config
 
@@ -20,6 +20,15 @@ def test_the_warm_up_is_linear_and_ends_at_the_peak():
     rates = [cosine(step, 100, peak=1.0, final=0.0, warmup=4) for step in range(6)]
     assert rates[:5] == [0.25, 0.5, 0.75, 1.0, 1.0]
     assert rates[5] < 1.0
+
+
+@pytest.mark.parametrize(("warmup", "top"), [(0, 39), (10, 9)])
+def test_one_cycle_is_a_line_up_and_a_line_down(warmup, top):
+    rates = [onecycle(step, 100, peak=1.0, final=0.1, warmup=warmup) for step in range(101)]
+    assert rates[top] == max(rates) == 1.0
+    assert rates[: top + 1] == sorted(rates[: top + 1])
+    assert rates[(top + 101) // 2] == pytest.approx(0.55)
+    assert rates[100] == pytest.approx(0.1)
 
 
 @pytest.fixture

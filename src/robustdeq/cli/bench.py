@@ -35,10 +35,10 @@ def run(
         models: Models to measure, separated by commas (mdeq-large,mdeq-tiny if not given); for evaluate, checkpoints (a
             model trained on digits for the purpose if not given).
         batch: Images per batch; each model's own default if not given.
-        rounds: Timed rounds; the least time counts.
+        rounds: Number of timed rounds; the least time counts.
         images: Test images to attack (evaluate).
         compile: Compile our side, as `robustdeq train --compile true` does (train); takes minutes before it measures.
-        data_root: Where the data of the checkpoints are (evaluate).
+        data_root: Folder of the checkpoints' data (evaluate).
         json_file: Write the records here as JSON.
     """
     from robustdeq.cli.benchmarks.core import core  # these need torch, which `robustdeq bench --help` does not wait for
@@ -79,7 +79,7 @@ def run(
 
 
 def _limits(r: dict[str, Any]) -> str:
-    """What arithmetic allows: the ratios of multiply-adds, and with ours at peak and nothing but them taking time."""
+    """The speedup in multiply-adds, and the speedup if ours ran at the machine's peak rate."""
     counted, at_peak = f"{r['macs_speedup']:.2f}x over plain", f"{r['speedup_at_peak']:.2f}x"
     if "macs_over_undefended" in r:
         counted += f", {r['macs_over_undefended']:.2f}x the undefended prediction"
@@ -116,7 +116,7 @@ COLUMNS: dict[str, tuple[str, Callable[[Any], str], str]] = {
 
 
 def _table(records: list[dict[str, Any]]) -> Table:
-    """The columns that some record has."""
+    """A table with the columns that occur in at least one record."""
     shown = {name: column for name, column in COLUMNS.items() if any(column[0] in r for r in records)}
     table = Table(title="milliseconds per image; speedup = plain / ours", box=box.SIMPLE)
     for name in shown:

@@ -1,4 +1,4 @@
-"""Input entropy reduction as METHOD.md section 4 writes it: f and head in full in every inner iteration."""
+"""Input entropy reduction as docs/method.md, section 4 writes it: f and head in full in every inner iteration."""
 
 from __future__ import annotations
 

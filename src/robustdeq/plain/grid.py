@@ -1,4 +1,4 @@
-"""The 144 intermediate-state attacks as METHOD.md section 5 writes them: no image leaves, N steps always."""
+"""The 144 intermediate-state attacks as docs/method.md, section 5 writes them: no image leaves, N steps always."""
 
 from __future__ import annotations
 

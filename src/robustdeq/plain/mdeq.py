@@ -1,4 +1,4 @@
-"""MDEQ's f and prediction as METHOD.md sections 1 and 2 write them, on the layers of an `MDEQ`."""
+"""MDEQ's f and prediction as docs/method.md, sections 1 and 2 write them, on the layers of an `MDEQ`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Broyden's method as METHOD.md section 2 writes it: factors in a list, every product spelt out."""
+"""Broyden's method as docs/method.md, section 2 writes it: factors in a list, every product spelt out."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Factors = list[tuple[Tensor, Tensor]]
 
 @dataclass
 class PlainSolution:
-    """What the plain solver returns."""
+    """The result of the plain solver."""
 
     states: Tensor
     """(N, B, D): z^[1..N]; a finished sample's last iterate repeats."""
@@ -22,9 +22,9 @@ class PlainSolution:
     value: Tensor
     """(B, D): each sample's lowest-residual iterate."""
     lowest_step: Tensor
-    """(B,), counting from 1."""
+    """(B,): the step of `value`, counting from 1."""
     evaluations: int
-    """Of f."""
+    """Number of evaluations of f."""
 
 
 def times(factors: Factors, x: Tensor) -> Tensor:

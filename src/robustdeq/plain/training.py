@@ -1,4 +1,4 @@
-"""A training step as METHOD.md section 3 reads: nothing is reused, graphs are kept for parameters, textbook Broyden."""
+"""A training step as docs/method.md, section 3, reads: nothing is reused, and graphs are kept for parameters."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def kl(logits: Tensor, reference: Tensor) -> Tensor:
 
 
 def summed_kl(logits: Tensor, reference: Tensor) -> Tensor:
-    """The same, summed over images."""
+    """The KL divergence summed over images."""
     return len(logits) * kl(logits, reference)
 
 

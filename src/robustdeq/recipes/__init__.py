@@ -1,4 +1,4 @@
-"""Every shipped training recipe, as YAML beside this file."""
+"""The shipped training recipes, which are the YAML files in this folder."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def read_recipe(name: str | Path) -> dict[str, Any]:
 
 
 def merge(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """`base` with `changes` on top, section by section."""
+    """`base` with `changes` applied, section by section."""
     result = dict(base)
     for key, value in changes.items():
         nested = isinstance(value, dict) and isinstance(result.get(key), dict)

@@ -1,4 +1,4 @@
-"""What a configuration and its data make: the model, and what a checkpoint says of it."""
+"""What is built from a configuration and its data: the model, its average, and the metadata of checkpoints."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from robustdeq.training.config import TrainConfig
 
 
 def build_model(config: TrainConfig, data: Dataset) -> Any:
-    """The model, with fresh weights by the seed; it fits the images unless told otherwise."""
+    """The model with weights drawn by the seed; channels and classes are those of the data unless configured."""
     options = dict(config.model.options)
     channels, _, _ = data.image_shape
     options.setdefault("in_channels", channels)
@@ -36,7 +36,7 @@ def build_model(config: TrainConfig, data: Dataset) -> Any:
 
 
 def new_average(config: TrainConfig, data: Dataset, model: Any, device: torch.device) -> Any:
-    """A copy of the model to hold the average of its weights, or None if none is asked for."""
+    """A copy of the model that holds the average of its weights, or None if weights are not averaged."""
     if config.schedule.ema is None:
         return None
     average = build_model(config, data).to(device)
@@ -45,14 +45,14 @@ def new_average(config: TrainConfig, data: Dataset, model: Any, device: torch.de
 
 
 def validation_images(config: TrainConfig, data: Dataset) -> Images:
-    """The held-out images that checkpoints are chosen by."""
+    """The held-out images on which the best checkpoint is chosen."""
     if not len(data.validation):
         raise ValueError("no held-out images to choose the checkpoint by: data.held_out must be >= 1")
     return data.validation.subset(slice(0, config.validation.images))
 
 
 def training_metadata(config: TrainConfig, data: Dataset) -> dict[str, Any]:
-    """What a checkpoint says of its training, apart from how far it has come."""
+    """Metadata of a checkpoint that does not depend on the step."""
     return {
         "dataset": config.data.name,
         "eps": number(config.objective.eps),

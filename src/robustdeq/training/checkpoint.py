@@ -1,4 +1,4 @@
-"""What a training run needs to go on, in one file that is replaced atomically."""
+"""The state from which a training run resumes, in one file that is replaced atomically."""
 
 from __future__ import annotations
 
@@ -21,37 +21,37 @@ RUN = "run.json"
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingState:
-    """Everything a step depends on besides the configuration; what is drawn depends on the step alone."""
+    """Everything that a step depends on besides the configuration; random draws depend on the step alone."""
 
     step: int
-    """Steps taken."""
+    """Number of steps taken."""
     model: dict[str, Any]
     optimizer: dict[str, Any]
     average: dict[str, Any] | None
-    """The moving average of the weights, if there is one."""
+    """State of the averaged model, if weights are averaged."""
     best: float
     """Best validation PGD accuracy so far."""
     validation: tuple[float, float] | None = None
-    """The last validation's accuracy, clean and under PGD."""
+    """Accuracies of the last validation, clean and under PGD."""
     inner: float | None = None
-    """The last validation's accuracy under the training's own inner attack."""
+    """Accuracy of the last validation under the training's own inner attack."""
     validated_at: int | None = None
-    """The step of that validation."""
+    """Number of steps taken at the last validation."""
     config: dict[str, Any]
-    """The configuration it belongs to."""
+    """Configuration of the run, as JSON."""
     data: str | None = None
-    """The training images' digest."""
+    """Digest of the training and held-out images."""
 
 
 def save_state(folder: Path, state: TrainingState) -> None:
-    """Replace the state file; a kill or a full disk leaves the old one."""
+    """Replace the state file; a kill or a full disk leaves the old one in place."""
     buffer = io.BytesIO()
     torch.save(vars(state), buffer)
     write_atomically(folder / STATE, buffer.getvalue())
 
 
 def load_state(folder: Path) -> TrainingState | None:
-    """The state to go on from, or None if the run has not got that far; nothing in the file is executed."""
+    """The state to resume from, or None if there is none yet; loading it executes no code from the file."""
     path = folder / STATE
     if not path.exists():
         return None
@@ -59,16 +59,16 @@ def load_state(folder: Path) -> TrainingState | None:
         return TrainingState(**torch.load(path, map_location="cpu", weights_only=True))
     except Exception as error:
         raise ValueError(
-            f"{path} cannot be read ({type(error).__name__}: {error}); move it away to start this run anew"
+            f"{path} cannot be read ({type(error).__name__}: {error}); move it away to start this run afresh"
         ) from error
 
 
 FREE = ("description", "checkpoint_every", "on_nonfinite", "schedule.max_steps")
-"""Fields that may change when a run goes on: they do not change what a step computes."""
+"""Fields that may change when a run is resumed: they do not change what a step computes."""
 
 
 def completed(stored: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
-    """A stored configuration with the defaults of fields that came later: what they are set to is what was done."""
+    """A stored configuration, with the defaults of fields that did not exist yet: these describe what was done."""
     return {
         **stored,
         **{
@@ -79,7 +79,7 @@ def completed(stored: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any
 
 
 def check_same_run(folder: Path, state: TrainingState, config: TrainConfig, data: Dataset, digest: str) -> None:
-    """Refuse to go on with another configuration, or on other images."""
+    """Refuse to resume with another configuration or on other images."""
     stored = completed(state.config, as_json(TrainConfig()))
     lines = differences(stored, as_json(config), where="the run", free=FREE)
     if lines:
@@ -96,17 +96,17 @@ def check_same_run(folder: Path, state: TrainingState, config: TrainConfig, data
 
 
 def as_json(config: TrainConfig) -> dict[str, Any]:
-    """A configuration as it is stored."""
+    """A configuration as JSON, as it is stored."""
     return cast("dict[str, Any]", json.loads(json.dumps(asdict(config))))
 
 
 def record_start(folder: Path, config: dict[str, Any], made_with: dict[str, Any], resumed_at: int | None) -> None:
-    """Write down what a run is made with, and each time it goes on, from which step and with what."""
+    """Record the versions and hardware that a run starts with, and at every resumption the step and those used then."""
     path = folder / RUN
     run: dict[str, Any] = {"config": config, **made_with, "resumed": []}
     if resumed_at is not None:
         begun = json.loads(path.read_bytes()) if path.exists() else {}
-        # what went on from here before, or from later on, has left nothing
+        # earlier resumptions at this step or later were lost: their steps are computed again
         earlier = [entry for entry in begun.get("resumed", []) if entry["step"] < resumed_at]
         run = {**run, **begun, "config": config, "resumed": [*earlier, {"step": resumed_at, **made_with}]}
     write_atomically(path, json.dumps(run, indent=2).encode())

@@ -10,7 +10,7 @@ from robustdeq.threat import Budget, number
 
 
 def _at_least(low: int, section: Any, *names: str) -> None:
-    """Refuse what would only fail, or do nothing, in the middle of a run."""
+    """Refuse values that would fail, or do nothing, in the middle of a run."""
     for name in names:
         value = getattr(section, name)
         if value is not None and value < low:
@@ -19,22 +19,22 @@ def _at_least(low: int, section: Any, *names: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
-    """What is trained."""
+    """The model that is trained."""
 
     name: str = "mdeq-tiny"
     """One of robustdeq.list_models()."""
     options: dict[str, Any] = field(default_factory=dict)
-    """Options that differ from the named model's own, e.g. {dropout: 0.1}."""
+    """Options that differ from the named model's defaults, e.g. {dropout: 0.1}."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataConfig:
-    """What it is trained on."""
+    """The data that the model is trained on."""
 
     name: Literal["cifar10", "digits", "folder"] = "cifar10"
     """cifar10, digits (embedded) or folder (your own images)."""
     held_out: int | None = None
-    """Images of the training set kept for choosing the checkpoint; the data set's own default if not given."""
+    """Number of training images held out to choose the checkpoint on; the data set's own default if not given."""
     options: dict[str, Any] = field(default_factory=dict)
     """Options of the data set, e.g. {size: 32} to resize a folder's images."""
     padding: int = 4
@@ -58,9 +58,9 @@ class ObjectiveConfig:
     beta: float = 6.0
     """Weight of the KL term of TRADES."""
     states: Literal["final", "random"] = "final"
-    """The state each training forward reads: the solver's result, or a random intermediate state (Sec. 3.3)."""
+    """The state that each forward pass reads: the solver's result, or a random intermediate state (Sec. 3.3)."""
     variant: Literal["paper", "released"] = "paper"
-    """Random states: z^[t] itself, or the lowest-residual iterate of the first t."""
+    """Which random state is read: z^[t] itself, or the lowest-residual iterate of the first t."""
     clean_target: Literal["once", "redrawn"] = "once"
     """TRADES with random states: the inner attack's clean target once per batch, or at each step (as released)."""
     inner: Literal["cold", "carried"] = "cold"
@@ -136,11 +136,11 @@ class JacobianConfig:
     """The Jacobian penalty, on a random share of the steps after pretraining."""
 
     weight: float = 0.0
-    """0 switches it off; the paper: 2.0 for PGD-AT, released TRADES: 0.4."""
+    """Weight of the penalty, 0 for none; the paper has 2.0 for PGD-AT, the released TRADES configuration 0.4."""
     probability: float = 0.02
-    """Share of the steps that have it."""
+    """Share of the steps that have the penalty."""
     until_epoch: int = 90
-    """Off from this epoch on."""
+    """Epoch from which on there is no penalty."""
 
     def __post_init__(self) -> None:
         _at_least(0, self, "weight")
@@ -157,23 +157,23 @@ class ScheduleConfig:
     epochs: int = 10
     """Passes over the training set, pretraining included."""
     max_steps: int | None = None
-    """Stop after this many steps, if that is earlier; the cosine still runs over all epochs."""
+    """Stop after this many steps if that is earlier; the learning rate still follows the schedule of all epochs."""
     batch_size: int = 96
     """Images per step over all processes."""
     lr: float = 1e-3
     """Peak learning rate."""
     final_lr: float = 1e-6
-    """Learning rate at the end of the cosine."""
+    """Learning rate at the end of the schedule."""
     warmup_steps: int = 0
-    """Linear warm-up."""
+    """Steps of linear warm-up."""
     weight_decay: float = 0.0
-    """Adam's; the paper reports that 5e-4 ends in NaN."""
+    """Weight decay of Adam; the paper reports that 5e-4 ends in NaN."""
     pretrain_steps: int = 0
-    """First steps on clean images with the weight-tied network of `pretrain_layers` layers."""
+    """Number of first steps on clean images with the weight-tied network of `pretrain_layers` layers."""
     pretrain_layers: int = 8
-    """Applications of f in that network."""
+    """Applications of f in the weight-tied network."""
     ema: float | None = None
-    """Decay of an exponential moving average of the weights; if given, the average is what is validated and saved."""
+    """Decay of an exponential moving average of the weights; if given, the average is validated and saved."""
 
     def __post_init__(self) -> None:
         _at_least(1, self, "epochs", "max_steps", "batch_size", "pretrain_layers")
@@ -189,11 +189,11 @@ class ValidationConfig:
     every: int | None = None
     """Steps between validations; once per epoch if not given."""
     images: int | None = None
-    """How many held-out images; all if not given."""
+    """Number of held-out images; all if not given."""
     steps: int = 10
-    """PGD steps."""
+    """Number of PGD steps."""
     step_size: Budget | None = None
-    """Of PGD; a quarter of objective.eps if not given."""
+    """Step size of PGD; a quarter of objective.eps if not given."""
     batch_size: int = 250
     """Images per batch."""
 
@@ -208,7 +208,7 @@ class TrainConfig:
     """A training run."""
 
     description: str = ""
-    """What this recipe is for, and what it costs."""
+    """Purpose and cost of the recipe."""
     model: ModelConfig = field(default_factory=ModelConfig)
     data: DataConfig = field(default_factory=DataConfig)
     objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
@@ -216,7 +216,7 @@ class TrainConfig:
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
     validation: ValidationConfig = field(default_factory=ValidationConfig)
     seed: int = 0
-    """Of everything that is drawn."""
+    """Seed of everything random."""
     precision: Literal["32-true", "bf16-mixed", "64-true"] = "32-true"
     """lightning-fabric's precision."""
     compile: bool = False
@@ -224,8 +224,8 @@ class TrainConfig:
     checkpoint_every: int = 100
     """Steps between checkpoints to resume from."""
     on_nonfinite: Literal["stop", "rollback"] = "stop"
-    """A non-finite loss: stop with a message, or go back to the last checkpoint (that of an interruption, if there was
-    one since) and skip the batch."""
+    """What to do at a non-finite loss or gradient: stop with a message, or return to the last checkpoint (also one that
+    an interruption saved) and skip the batch."""
 
     def __post_init__(self) -> None:
         _at_least(1, self, "checkpoint_every")

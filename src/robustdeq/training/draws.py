@@ -1,4 +1,4 @@
-"""The randomness of a training step, as a pure function of where the training is."""
+"""The randomness of a training step, as a pure function of the seed, the step and a name."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Draws:
-    """What is drawn in one step: each draw has a name and depends on (seed, step, name) alone.
+    """The random draws of one step: every draw has a name and depends on (seed, step, name) alone.
 
-    So a resumed training draws what the uninterrupted one would have, no generator state is stored, and another
-    implementation that asks for the same names gets the same numbers in whatever order it asks. Draws per image are
-    made for the joint batch of all ranks, of which each rank takes its rows: the number of processes does not matter,
-    except to dropout masks, which every rank draws for itself.
+    A resumed training therefore draws what an uninterrupted one would have drawn, without storing generator states, and
+    another implementation that asks for the same names gets the same numbers in any order. Draws per image are made for
+    the joint batch of all ranks, and every rank takes its rows: the number of processes does not matter, except for
+    dropout masks, which every rank draws for itself.
     """
 
     seed: int
@@ -35,7 +35,7 @@ class Draws:
         return self.generator(f"{name}/rank {self.rank}")
 
     def per_image(self, name: str, like: Tensor, draw: Callable[[Tensor, torch.Generator], Tensor]) -> Tensor:
-        """This rank's rows of draw(joint batch, generator), which looks at shape and dtype only and runs on the CPU."""
+        """This rank's rows of draw(joint batch, generator); `draw` may use shape and dtype only, on the CPU."""
         joint = torch.empty(len(like) * self.world_size, *like.shape[1:], dtype=like.dtype)
         rows = draw(joint, self.generator(name))
         return rows[self.rank * len(like) : (self.rank + 1) * len(like)].to(like.device)
@@ -45,7 +45,7 @@ class Draws:
         return self.per_image(name, like, lambda x, g: torch.randn(x.shape, dtype=x.dtype, generator=g))
 
     def integer(self, name: str, low: int, high: int) -> int:
-        """Uniform in {low..high}; a whole joint batch shares it."""
+        """Uniform in {low..high}, one number for the joint batch of all ranks."""
         return int(torch.randint(low, high + 1, (), generator=self.generator(name)))
 
     def chance(self, name: str, probability: float) -> bool:

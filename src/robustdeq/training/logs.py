@@ -1,4 +1,4 @@
-"""Training logs: metrics as CSV (comparable between runs), TensorBoard (with timings)."""
+"""Training logs: metrics as CSV, which can be compared between runs, and TensorBoard, which also has timings."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COLUMNS = (
 
 
 class Log:
-    """Rows of metrics by step; a resumed run drops the rows after its checkpoint and writes them again."""
+    """One row of metrics per step; a resumed run drops the rows after its checkpoint and writes them again."""
 
     def __init__(self, folder: Path, *, resume_step: int) -> None:
         from torch.utils.tensorboard import SummaryWriter  # slow to import, needed by training only
@@ -41,7 +41,7 @@ class Log:
         self.board = SummaryWriter(str(folder / "tensorboard"), purge_step=resume_step + 1)
 
     def write(self, row: dict[str, Any], *, rate: float) -> None:
-        """One row, and samples per second, which only TensorBoard keeps."""
+        """Append one row; the rate in images per second goes to TensorBoard only."""
         line = io.StringIO(newline="")
         csv.DictWriter(line, COLUMNS).writerow(row)
         content = line.getvalue()
@@ -53,7 +53,7 @@ class Log:
         self.board.add_scalar("samples_per_second", rate, row["step"])
 
     def close(self) -> None:
-        """Flush."""
+        """Flush and close TensorBoard's file."""
         self.board.close()
 
 

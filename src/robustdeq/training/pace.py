@@ -1,15 +1,15 @@
-"""How fast a training goes now, and how long it will still take."""
+"""Seconds per training step, and the estimate of the remaining time."""
 
 from __future__ import annotations
 
 from collections import deque
 
 WINDOW = 50
-"""Steps that the speed is the mean of."""
+"""Number of recent steps that the speed is averaged over."""
 
 
 class Pace:
-    """Seconds of the last steps of one kind and of the last validation; other kinds of steps cost something else."""
+    """Times of recent steps of the current phase and of the last validation; phases differ in cost."""
 
     def __init__(self) -> None:
         self._phase: str | None = None
@@ -17,20 +17,20 @@ class Pace:
         self._validation = 0.0
 
     def stepped(self, phase: str, seconds: float) -> None:
-        """A step of this phase took so long."""
+        """Note the seconds of a step of this phase."""
         if phase != self._phase:
             self._phase = phase
             self._steps.clear()
         self._steps.append(seconds)
 
     def validated(self, seconds: float) -> None:
-        """A validation took so long."""
+        """Note the seconds of a validation."""
         self._validation = seconds
 
     def step(self) -> float:
-        """Seconds of a step, validations apart."""
+        """Mean seconds per step, without validations."""
         return sum(self._steps) / len(self._steps) if self._steps else 0.0
 
     def remaining(self, steps: int, validations: int) -> float:
-        """Seconds of so many more of both."""
+        """Seconds that this many further steps and validations will take."""
         return steps * self.step() + validations * self._validation

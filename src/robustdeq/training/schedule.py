@@ -1,4 +1,4 @@
-"""Learning rate as a pure function of the step."""
+"""Learning rates as pure functions of the step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""State policies: which state of the dynamics a training forward reads (Sec. 3.3 of the paper)."""
+"""State policies: which state of the dynamics a forward pass of training reads (Sec. 3.3 of the paper)."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Literal
 
+from typing_extensions import override
+
 from robustdeq.models.deq import Readout
 from robustdeq.training.draws import Draws
 
 
 @dataclass(frozen=True)
 class Depth:
-    """How far a forward's solver runs, and which iterate is read."""
+    """How many steps the solver of a pass takes, and which iterate is read."""
 
     max_steps: int
     readout: Readout
@@ -20,37 +22,37 @@ class Depth:
 
 @dataclass(frozen=True)
 class StatePolicy(ABC):
-    """Chooses the depth of each forward pass."""
+    """Chooses the depth of every forward pass."""
 
     @abstractmethod
     def depth(self, max_steps: int, draws: Draws, name: str) -> Depth:
-        """For the forward of this name, with at most `max_steps` solver steps."""
+        """The depth of the pass of this name, at most `max_steps` solver steps."""
 
     @property
     @abstractmethod
     def varies(self) -> bool:
-        """Whether two forwards may have different depths."""
+        """Whether two passes may have different depths."""
 
 
 @dataclass(frozen=True)
 class Final(StatePolicy):
     """All steps, the lowest-residual iterate: the baseline."""
 
+    @override
     def depth(self, max_steps: int, draws: Draws, name: str) -> Depth:
-        """N steps."""
         return Depth(max_steps, "lowest")
 
     @property
+    @override
     def varies(self) -> bool:
-        """No."""
         return False
 
 
 @dataclass(frozen=True)
 class RandomState(StatePolicy):
-    """t ~ Uniform{1..N} steps, drawn once per forward for the whole batch.
+    """t ~ Uniform{1..N} steps, drawn once per pass for the whole batch; every pass has a draw of its own.
 
-    paper: z^[t] itself (Eq. sec33). released: the lowest-residual iterate of the first t.
+    Variant "paper" reads z^[t] itself (Eq. sec33), "released" the lowest-residual iterate of the first t.
     """
 
     variant: Literal["paper", "released"] = "paper"
@@ -59,11 +61,11 @@ class RandomState(StatePolicy):
         if self.variant not in ("paper", "released"):
             raise ValueError(f"variant must be 'paper' or 'released', got {self.variant!r}")
 
+    @override
     def depth(self, max_steps: int, draws: Draws, name: str) -> Depth:
-        """A draw of its own for every forward."""
         return Depth(draws.integer(f"depth.{name}", 1, max_steps), "last" if self.variant == "paper" else "lowest")
 
     @property
+    @override
     def varies(self) -> bool:
-        """Yes."""
         return True

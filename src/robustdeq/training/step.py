@@ -12,7 +12,7 @@ from robustdeq.training.objectives import Losses, Objective, Penalty, Standard
 
 
 class TrainStep(nn.Module):
-    """Attack and loss of one step as a single forward, which is what DDP synchronises."""
+    """Inner attack and loss of one step as a single forward pass, because DDP synchronises forward passes."""
 
     def __init__(self, model: nn.Module, objective: Objective, pretrain_layers: int) -> None:
         super().__init__()
@@ -25,8 +25,8 @@ class TrainStep(nn.Module):
     ) -> dict[str, Any]:
         """The loss and its parts.
 
-        Draws (as the tuple of their fields) and penalty (as its weight) come as plain values: Fabric takes apart what
-        it hands on in other precisions than float32, and refuses frozen dataclasses.
+        The draws (as a tuple of their fields) and the penalty (as its weight) are passed as plain values: in other
+        precisions than float32 Fabric rebuilds its arguments, and it cannot rebuild frozen dataclasses.
         """
         draws = Draws(*where)
         penalty = None if jacobian is None else Penalty(weight=jacobian)

@@ -43,7 +43,7 @@ class NonFiniteLossError(RuntimeError):
 
 @dataclass
 class Progress:
-    """What a training shows while it runs."""
+    """Progress of a training, reported after every step."""
 
     step: int
     total: int
@@ -51,11 +51,11 @@ class Progress:
     """pretrain, train or skipped."""
     loss: float
     rate: float
-    """Samples per second, over the last steps, validations apart."""
+    """Images per second over the last steps, without validations."""
     remaining: float
-    """Seconds until the phase ends."""
+    """Estimated seconds until the phase ends."""
     clean: float | None
-    """Validation accuracy, clean."""
+    """Validation accuracy on clean images."""
     robust: float | None
     """Validation accuracy under PGD."""
     inner: float | None = None
@@ -65,7 +65,7 @@ class Progress:
 
 
 class Trainer:
-    """One training run in one folder; the same configuration and folder go on where they stopped."""
+    """One training run in one folder; a trainer with the same configuration and folder resumes it."""
 
     def __init__(
         self,
@@ -201,7 +201,7 @@ class Trainer:
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of images."""
+        """The images' data type."""
         return torch.float64 if self.config.precision == "64-true" else torch.float32
 
     def _penalty(self, phase: str, draws: Draws) -> Penalty | None:
@@ -212,7 +212,7 @@ class Trainer:
         return None
 
     def _gradients_are_finite(self) -> bool:
-        """Whether an update would leave the weights finite; the same on all ranks, which share their gradients."""
+        """Whether all gradients are finite; the same on all ranks, which share their gradients."""
         norms = torch._foreach_norm([p.grad for p in self.model.parameters() if p.grad is not None])
         return bool(torch.stack(norms).isfinite().all())
 
@@ -278,7 +278,7 @@ class Trainer:
             self._export("best")
 
     def evaluated_model(self) -> nn.Module:
-        """The model that is validated and saved: the average if there is one."""
+        """The model that is validated and saved: the average, if weights are averaged."""
         return self.model if self.average is None else self.average
 
     def _write(
@@ -313,14 +313,14 @@ class Trainer:
         )
 
     def _remaining(self, pace: Pace, phase: str) -> float:
-        """Of the phase: what steps of the next will cost is not known."""
+        """Estimated seconds until the phase ends; the cost of later phases is not known."""
         end = min(self.total, self.config.schedule.pretrain_steps) if phase == "pretrain" else self.total
         every = self.config.validation.every or self.steps_per_epoch
         validations = math.ceil(end / every) if end == self.total else end // every
         return pace.remaining(end - self.step, validations - self.step // every if self.step < end else 0)
 
     def _begin(self) -> None:
-        """Resume if there is something to resume; refuse a folder of another configuration."""
+        """Resume from the folder's state, if there is one; refuse a folder of another configuration."""
         if self.rank == 0:
             remove_stale(self.out)
         state = load_state(self.out)
@@ -365,7 +365,7 @@ class Trainer:
         self._export("last")
 
     def _export(self, name: str) -> None:
-        """Weights as a checkpoint folder."""
+        """Save the weights as a checkpoint folder of this name."""
         if self.rank == 0:
             model: Any = self.evaluated_model()
             clean, robust = self.last_validation or (None, None)
@@ -381,11 +381,11 @@ class Trainer:
         self.fabric.barrier()
 
     def _reduce(self, value: Tensor, how: str) -> Tensor:
-        """Over all ranks."""
+        """The sum, mean, maximum or minimum over all ranks."""
         return cast("Tensor", self.fabric.all_reduce(value.to(self.fabric.device), reduce_op=how))
 
     def _stop_if_asked(self, received: int) -> None:
-        """All ranks stop at the same step."""
+        """Save and stop if any rank received a signal; all ranks stop at the same step."""
         asked = torch.tensor(received)
         if self.world_size > 1:
             asked = self._reduce(asked, "max")

@@ -173,11 +173,11 @@ def oracle_of(spec):
 
 
 def test_the_suite_of_the_documentation_can_be_made(tmp_path):
-    page = (Path(__file__).parents[3] / "docs/evaluate.md").read_text()
+    page = (Path(__file__).parents[3] / "docs/extend/suite.md").read_text()
     (tmp_path / "mine.yaml").write_text(page.partition("```yaml")[2].partition("```")[0])
     suite = made(tmp_path / "mine.yaml", model())
-    assert [spec.name for spec in suite.specs] == ["pgd-ready", "aa-ready", "long", "exact"]
-    assert settings(suite) == {"released-T4-R5": ("released", 4, 5)}
+    assert [spec.name for spec in suite.specs] == ["pgd-ready", "margin", "third-state", "half-the-radius"]
+    assert settings(suite) == {"every-4": ("paper", 4, 2)}
     check_buildable(suite.specs, Subject(model()), seed=0, classes=10)
 
 

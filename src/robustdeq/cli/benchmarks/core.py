@@ -38,7 +38,7 @@ def _one(name: str, batch: int, rounds: int, peak: float, say: Callable[[str], N
         f(z)
     with ConvolutionLog() as direct:
         slow(z)
-    macs = sum(c.macs for c in direct.calls)  # tiles take fewer: this is what f amounts to, however it is computed
+    macs = sum(c.macs for c in direct.calls)  # of direct convolutions; Winograd tiles take fewer
 
     ours_f, plain_f, convolutions = times(
         rounds,

@@ -32,7 +32,7 @@ RECIPE = "digits-nano-trades-random"
 STRIDE = 6
 BATCH = 100
 ENOUGH = 100
-"""Images after which a time per image does not change any more, where no image leaves."""
+"""Number of images beyond which the time per image does not change, if every image is attacked."""
 
 
 def evaluate(
@@ -40,9 +40,9 @@ def evaluate(
 ) -> list[dict[str, Any]]:
     """Records of seconds per image for the whole grid: ours with every image and with `--union`, and plain.
 
-    Plain has no store and no early leaving; it runs every sixth attack, and its time is scaled up. What attacks every
-    image is measured on the first 100 of them. Without a checkpoint one is trained first: with random weights most
-    images are misclassified, and leaving them out would flatter us.
+    The plain implementation has no store and attacks every image; it runs every sixth attack, and its time is scaled
+    up. Runs that attack every image are measured on the first 100 images. Without a checkpoint a model is trained
+    first: with random weights most images are misclassified, and leaving them out would flatter us.
     """
     if checkpoints:
         return [record for name in checkpoints for record in _one(name, name, images, data_root, say)]
@@ -95,7 +95,7 @@ def _one(ckpt: str, name: str, images: int, data_root: Path | None, say: Callabl
 
 
 def _rows(deployed: EarlyState, eps: float, count: int) -> int:
-    """Of our largest batch: where there are few images, attacks of the grid share batches."""
+    """Rows of our largest batch: if there are few images, attacks of the grid share batches."""
     subject = Subject(deployed)
     specs = grid_specs(Context(subject, Linf(eps)))
     together = max(map(len, bundles(specs, subject, shard_size=count, batch_size=BATCH)))
@@ -103,7 +103,7 @@ def _rows(deployed: EarlyState, eps: float, count: int) -> int:
 
 
 def _plain(model: MDEQ, x: Tensor, y: Tensor, eps: float, say: Callable[[str], None]) -> float:
-    """Seconds per image of the whole grid, from every sixth attack of it."""
+    """Seconds per image of the whole grid, estimated from every sixth attack."""
     steps = model.solver.max_steps
     settings = [(i, k, damping) for damping in DAMPINGS for i in range(1, steps + 1) for k in UNROLLINGS]
     chosen = settings[STRIDE // 2 :: STRIDE]

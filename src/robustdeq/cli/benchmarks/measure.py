@@ -1,4 +1,4 @@
-"""Timing on a noisy machine, and the convolutions a computation consists of."""
+"""Timing on a noisy machine, and counts of the multiply-adds in convolutions."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from robustdeq.cli.progress import left
 
 ENOUGH = 4
-"""Rounds, for quartiles to mean something."""
+"""Smallest number of rounds for which quartiles are reported."""
 
 
 def best_times(rounds: int, *jobs: Callable[[], Any], say: Callable[[str], None], what: str) -> list[float]:
-    """Seconds of each job: the least of its times."""
+    """The least time of each job, in seconds."""
     return [min(each) for each in times(rounds, *jobs, say=say, what=what)]
 
 
 def times(rounds: int, *jobs: Callable[[], Any], say: Callable[[str], None], what: str) -> list[list[float]]:
-    """Seconds of each job, round by round, the jobs taking turns so that a slow phase hits all alike.
+    """Seconds of each job, round by round; the jobs take turns, so that a slow phase of the machine hits all alike.
 
     Args:
-        rounds: Timed ones; one before them warms up.
-        jobs: What is timed.
-        say: Told what is measured and how long it will still take, before every job.
-        what: The words for that.
+        rounds: Number of timed rounds; one more before them warms up.
+        jobs: Functions to be timed.
+        say: Progress callback, called before every job with what is measured and the remaining time.
+        what: Description of the measurement, for the progress.
     """
     taken: list[list[float]] = [[] for _ in jobs]
     began, total = time.perf_counter(), (rounds + 1) * len(jobs)
@@ -46,10 +46,10 @@ def times(rounds: int, *jobs: Callable[[], Any], say: Callable[[str], None], wha
 
 
 def beside_plain(ours: list[float], plain: list[float], batch: int) -> dict[str, Any]:
-    """The least times per image, their ratio, and with enough rounds how far the ratios of single rounds lie apart.
+    """The least times per image, their ratio, and with enough rounds the quartiles of the ratios of single rounds.
 
-    Two jobs of a round follow each other, so a slow phase of the machine mostly hits both; the quartiles (lower,
-    median, upper) of these ratios say how much the ratio of the least times is worth.
+    The two jobs of a round follow each other, so a slow phase of the machine mostly hits both; the quartiles (lower,
+    median, upper) show how reliable the ratio of the least times is.
     """
     record: dict[str, Any] = {
         "ours": min(ours) / batch,
@@ -64,20 +64,20 @@ def beside_plain(ours: list[float], plain: list[float], batch: int) -> dict[str,
 
 @dataclass(frozen=True)
 class Convolution:
-    """One call of a convolution, or of a product of matrices that stands for it, with its operands."""
+    """One call of a convolution, or of a matrix product that computes one, with its operands."""
 
     function: Any
     arguments: tuple[Any, ...]
     macs: int
 
     def run(self) -> Tensor:
-        """Do it again."""
+        """Repeat the call."""
         result: Tensor = self.function(*self.arguments)
         return result
 
 
 class ConvolutionLog(TorchDispatchMode):
-    """Records every convolution that runs inside it, in whatever form."""
+    """Records every convolution that runs while it is entered, also those computed as matrix products."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ class ConvolutionLog(TorchDispatchMode):
 
 
 class _Count(TorchDispatchMode):
-    """Counts the multiply-adds of convolutions, forward and backward, in whatever form."""
+    """Counts the multiply-adds of convolutions, forward and backward, also of those computed as matrix products."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -113,7 +113,7 @@ class _Count(TorchDispatchMode):
 
 
 def _forward(func: Any, args: tuple[Any, ...], result: Any) -> int:
-    """Multiply-adds of an operation that computes a convolution; 0 of any other."""
+    """Multiply-adds of an operation that computes a convolution; 0 for any other operation."""
     if func is torch.ops.aten.convolution.default:
         return int(result.numel() * args[1][0].numel())
     if func is torch.ops.aten.mm.default:
@@ -131,13 +131,13 @@ def multiply_adds(job: Callable[[], Any]) -> int:
 
 
 def arithmetic(ours: float, plain: float, macs: tuple[int, int], peak: float) -> dict[str, float]:
-    """What the multiply-adds of a job say about its speed beside plain's, for its record.
+    """Fields of a record that compare the speed of a job with what its multiply-adds allow.
 
     Args:
-        ours: Seconds.
-        plain: Seconds.
-        macs: Multiply-adds of ours and of plain, of as many images.
-        peak: The machine's, per second.
+        ours: Seconds of our job.
+        plain: Seconds of the plain job.
+        macs: Multiply-adds of our and of the plain job, for the same number of images.
+        peak: The machine's largest rate of multiply-adds per second.
     """
     return {
         "macs_speedup": macs[1] / macs[0],
