@@ -10,16 +10,16 @@ if TYPE_CHECKING:
         Attack,
         AttackResult,
         AutoAttack,
-        Direct,
-        Estimate,
-        Exact,
         Oracle,
         Square,
         UnrolledState,
-        WatchedStates,
         gradient_honesty,
         oracles,
     )
+    from robustdeq.attacks import Direct as Direct  # these four belong to `oracles`; older code finds them here
+    from robustdeq.attacks import Estimate as Estimate
+    from robustdeq.attacks import Exact as Exact
+    from robustdeq.attacks import WatchedStates as WatchedStates
     from robustdeq.defences import EarlyState, EntropyReduction, InputDefence
     from robustdeq.evaluation.evaluate import evaluate
     from robustdeq.models import (
@@ -71,16 +71,15 @@ else:
 
 __version__ = "0.1.0"
 
-# Direct, Estimate, Exact and WatchedStates belong to `oracles`; the names above keep older code working.
 # fmt: off
 __all__ = [
-    "APGD", "DEQ", "FABT", "L2", "MDEQ", "PGD", "PGDAT", "TRADES", "Anderson", "Attack", "AttackResult", "AutoAttack",
-    "BoundDynamics", "Broyden", "Carried", "CheckpointError", "Cold", "Defence", "DynamicPredictor", "EarlyState",
-    "EntropyReduction", "Final",
-    "ForwardPass", "GradientPolicy", "Implicit", "InputDefence", "Iteration", "Linf", "MDEQConfig", "Neumann", "NotConvergedError",
-    "OneStep", "Oracle", "Phantom", "Picard", "Predictor", "RandomState", "ResNet", "SharedInverse", "Solution",
-    "Solver", "SplitDynamics", "Square", "Standard", "Status", "Threat", "ThroughSolver", "TrainConfig", "Trainer",
-    "Trajectory", "Unrolled", "UnrolledState", "compat", "create_model", "evaluate", "fixed_point", "gradient_honesty",
-    "jacobian_penalty", "list_models", "load", "oracles", "register_model", "spectral_radius",
+    "APGD", "DEQ", "FABT", "L2", "MDEQ", "PGD", "PGDAT", "TRADES", "Anderson", "Attack", "AttackResult",
+    "AutoAttack", "BoundDynamics", "Broyden", "Carried", "CheckpointError", "Cold", "Defence", "DynamicPredictor",
+    "EarlyState", "EntropyReduction", "Final", "ForwardPass", "GradientPolicy", "Implicit", "InputDefence",
+    "Iteration", "Linf", "MDEQConfig", "Neumann", "NotConvergedError", "OneStep", "Oracle", "Phantom", "Picard",
+    "Predictor", "RandomState", "ResNet", "SharedInverse", "Solution", "Solver", "SplitDynamics", "Square",
+    "Standard", "Status", "Threat", "ThroughSolver", "TrainConfig", "Trainer", "Trajectory", "Unrolled",
+    "UnrolledState", "compat", "create_model", "evaluate", "fixed_point", "gradient_honesty", "jacobian_penalty",
+    "list_models", "load", "oracles", "register_model", "spectral_radius",
 ]
 # fmt: on
