@@ -3,11 +3,12 @@ PYTHON ?= python3
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-all test-slow lint docs install clean
+.PHONY: demo test test-shapes test-all test-slow lint docs install clean
 
 help:
 	@echo "make demo      virtual environment, install, the quickstart: train, attack, defend, report on embedded digits"
-	@echo "make test      virtual environment, install, tests (under 5 minutes on 2 cores)"
+	@echo "make test      virtual environment, install, tests (under 3 minutes on 2 idle cores, without the installation)"
+	@echo "make test-shapes  the tests of the numerical rooms again, with every annotated type and shape checked at every call"
 	@echo "make test-all  the long tests"
 	@echo "make test-slow the tests that take minutes each, the whole quickstart among them"
 	@echo "make lint      ruff, mypy, import rules"
@@ -27,6 +28,12 @@ demo: install
 
 test: install
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not long and not slow" -n 2
+
+SHAPED := tests/solve tests/models tests/attacks tests/defences tests/threat tests/data
+
+test-shapes: install
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --jaxtyping-packages=robustdeq,beartype.beartype \
+	  -m "not long and not slow" -n 2 $(SHAPED)
 
 test-all: install
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m long -n 2 --dist worksteal --durations=15
