@@ -14,7 +14,7 @@ from torch import Tensor
 from robustdeq.data import Images, load_dataset
 from robustdeq.evaluation.audit.judge import finish_audit
 from robustdeq.evaluation.run.fingerprint import batch_dependent, fingerprint, first_logits
-from robustdeq.evaluation.run.plan import Plan, join
+from robustdeq.evaluation.run.plan import join, make_plan
 from robustdeq.evaluation.run.progress import Progress
 from robustdeq.evaluation.run.runner import Runner
 from robustdeq.evaluation.store.manifest import DataRecord, SuiteRequest
@@ -113,15 +113,14 @@ def evaluate(
     )
     chosen = make_suite(suite, context)
     asked = str(suite) if isinstance(suite, str | Path) else chosen.name
-    plan = Plan(
-        name=str(name or getattr(predictor, "__qualname__", type(predictor).__name__)),
-        scored=scored_predictors(subject, chosen.also if also is None else also, default_base=also is None),
+    plan = make_plan(
+        str(name or getattr(predictor, "__qualname__", type(predictor).__name__)),
+        scored_predictors(subject, chosen.also if also is None else also, default_base=also is None),
+        chosen,
+        SuiteRequest(suite=asked, aware=aware, keep_images=bool(keep_images), command=command),
+        world_size,
         data=description,
         threat=threat,
-        suite=chosen.name,
-        asked=SuiteRequest(suite=asked, aware=aware, keep_images=bool(keep_images), command=command),
-        specs=chosen.specs,
-        notes=chosen.notes,
         seed=seed,
         batch_size=_positive("batch_size", batch_size),
         shard_size=_positive("shard_size", shard_size),
@@ -131,13 +130,7 @@ def evaluate(
     )
     check_buildable(plan.specs, subject, seed, classes)
     store.clean_up()
-    join(
-        store,
-        plan,
-        rank=rank,
-        world_size=world_size,
-        batch_dependent=lambda: any(batch_dependent(s, x) for s in plan.scored.values()),
-    )
+    join(store, plan.wanted, rank, lambda: any(batch_dependent(s, x) for s in plan.scored.values()))
     keep = chosen.keep_images if keep_images is None else keep_images
     runner = Runner(plan, x, y, store, budget=budget, keep_images=keep, rank=rank, world_size=world_size, report=report)
     complete = runner.run()

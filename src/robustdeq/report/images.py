@@ -84,11 +84,10 @@ def worst_pictures(r: Result) -> list[Picture]:
         .head(SHOWN)
         .collect()
     )
-    pictures = []
+    pictures, clean_kept = [], r.store.has_images(None)
     for row in ranking.iter_rows(named=True):
         mine = pl.col("image") == row["image"]
         shard = row["image"] // r.manifest.shard_size
-        clean = r.store.clean_images(shard)
         rows = r.store.rows(kept).filter(deployed & mine).sort("margin", "attack").head(1).collect()
         attack, found = rows["attack"][0], rows.row(0, named=True)
         pictures.append(
@@ -100,7 +99,7 @@ def worst_pictures(r: Result) -> list[Picture]:
                 broken_by=row["broken"],
                 of=len(complete),
                 png=_png(r.store.images(attack, shard), row["image"]),
-                clean_png=None if clean is None else _png(clean, row["image"]),
+                clean_png=_png(r.store.images(None, shard), row["image"]) if clean_kept else None,
                 traces=_traces(r, attack, row["image"]),
             )
         )

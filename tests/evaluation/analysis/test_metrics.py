@@ -52,10 +52,10 @@ def write(folder, attacks=ATTACKS, *, shards=(0, 1), union=False, sha="same", st
     described = data(6, sha256=sha)
     store.write_manifest(manifest(records, union=union, shard_size=3, data=described, threat=Linf(EPS)))
     for shard in (0, 1):
-        store.write_clean(shard, rows(CLEAN, shard, "clean").select(*CLEAN_SCHEMA))
+        store.write(None, shard, rows(CLEAN, shard, "clean").select(*CLEAN_SCHEMA))
     for name, correct in attacks.items():
         for shard in shards:
-            store.write_attack(name, shard, rows(correct, shard, name).select(*ATTACK_SCHEMA))
+            store.write(name, shard, rows(correct, shard, name).select(*ATTACK_SCHEMA))
     return store
 
 

@@ -103,7 +103,7 @@ def finish_audit(plan: Plan, store: Store, x: Tensor, y: Tensor, *, write: bool)
     images = plan.subject.pixels(x)
     oracle = build_oracle(next(spec for spec in plan.specs if spec.name == "apgd-ce"), plan.subject)
     probes = probe(plan.subject, oracle, images, y.to(images.device))
-    sample = images[: plan.batch_size]
+    sample = images[: plan.wanted.batch_size]
     base = plan.scored.get("base")
     seconds = seconds_per_image(plan.subject, sample)
     base_seconds = None if base is None else seconds_per_image(base, sample)

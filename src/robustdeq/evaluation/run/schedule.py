@@ -31,18 +31,20 @@ class Schedule:
 
     def __init__(self, plan: Plan, images: int) -> None:
         self.plan, self.images = plan, images
-        specs = sorted(plan.specs, key=lambda spec: spec.cost()) if plan.union else plan.specs
+        specs = sorted(plan.specs, key=lambda spec: spec.cost()) if plan.wanted.union else plan.specs
         self.specs = {spec.name: spec for spec in specs}
         self.bundles = list(self._bundles())
         self.items = [item for bundle in self.bundles for item in bundle]
 
     def _bundles(self) -> Iterator[Bundle]:
         plan, specs = self.plan, list(self.specs.values())
-        size = min(plan.shard_size, self.images)
+        size = min(plan.wanted.shard_size, self.images)
         # under union an attack depends on which images the attacks before it have broken, so each runs by itself
-        groups = [(s,) for s in specs] if plan.union else bundles(specs, plan.subject, size, plan.batch_size)
+        groups = (
+            [(s,) for s in specs] if plan.wanted.union else bundles(specs, plan.subject, size, plan.wanted.batch_size)
+        )
         for names in ((None,), *(tuple(spec.name for spec in group) for group in groups)):
-            for shard in range(-(-self.limit(names[0]) // plan.shard_size)):
+            for shard in range(-(-self.limit(names[0]) // plan.wanted.shard_size)):
                 yield tuple(Item(name, shard) for name in names)
 
     def order(self, rank: int, world_size: int) -> tuple[Bundle, ...]:
@@ -50,7 +52,7 @@ class Schedule:
 
         Under union the attacks of a shard depend on each other, so a shard belongs to one process.
         """
-        owners = [b[0].shard if self.plan.union else k for k, b in enumerate(self.bundles)]
+        owners = [b[0].shard if self.plan.wanted.union else k for k, b in enumerate(self.bundles)]
         own = [bundle for owner, bundle in zip(owners, self.bundles, strict=True) if owner % world_size == rank]
         offset = rank * len(self.bundles) // world_size  # helpers start at different places
         return (*own, *self.bundles[offset:], *self.bundles[:offset])
@@ -62,15 +64,15 @@ class Schedule:
 
     def span(self, item: Item) -> tuple[int, int]:
         """Position of the item's first image, and one past its last."""
-        begin = item.shard * self.plan.shard_size
-        return begin, min(begin + self.plan.shard_size, self.limit(item.attack))
+        begin = item.shard * self.plan.wanted.shard_size
+        return begin, min(begin + self.plan.wanted.shard_size, self.limit(item.attack))
 
     def needs(self, item: Item) -> list[Item]:
         """The items that must be done before this one."""
         if item.attack is None:
             return []
         needed = [Item(None, item.shard)]
-        if self.plan.union:
+        if self.plan.wanted.union:
             needed += self.earlier(item)
         if self.specs[item.attack].oracle == "strongest":
             needed += [other for other in self.items if other.attack and self.specs[other.attack].in_grid]
@@ -81,8 +83,10 @@ class Schedule:
         assert item.attack is not None
         names = list(self.specs)
         before = (self.specs[name] for name in names[: names.index(item.attack)])
-        inside = [spec.name for spec in before if counts(spec.group, spec.threat, self.plan.threat)]
-        return [Item(name, item.shard) for name in inside if item.shard * self.plan.shard_size < self.limit(name)]
+        inside = [spec.name for spec in before if counts(spec.group, spec.threat, self.plan.wanted.threat)]
+        return [
+            Item(name, item.shard) for name in inside if item.shard * self.plan.wanted.shard_size < self.limit(name)
+        ]
 
     def effort(self, items: Iterable[Item], unbroken: NDArray[np.bool_], kept: Mapping[Item, int]) -> Effort:
         """What the items take.
@@ -97,8 +101,8 @@ class Schedule:
             begin, end = self.span(item)
             spec = None if item.attack is None else self.specs[item.attack]
             images = (end - begin) - min(kept.get(item, 0), end - begin)
-            leaves = spec is not None and (self.plan.union or not spec.every_image)
+            leaves = spec is not None and (self.plan.wanted.union or not spec.every_image)
             share = float(unbroken[begin:end].mean()) if leaves else 1.0
             cost = self.plan.subject.states + 1.0 if spec is None else spec.cost()
-            total += Effort(share * cost * images, (share if self.plan.union else 1.0) * images)
+            total += Effort(share * cost * images, (share if self.plan.wanted.union else 1.0) * images)
         return total

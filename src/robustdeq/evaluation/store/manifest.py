@@ -139,11 +139,6 @@ class AttackRecord:
     resolved: ResolvedOracle | None = None
 
     @classmethod
-    def of(cls, spec: AttackSpec) -> AttackRecord:
-        """The record of an attack that has not been run yet."""
-        return cls(spec=spec, hash=spec.hash)
-
-    @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> AttackRecord:
         """Read a record; values that follow from the attack itself are not read."""
         resolved = content.get("resolved")

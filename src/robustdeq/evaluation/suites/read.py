@@ -11,10 +11,9 @@ import yaml
 
 from robustdeq.evaluation.analysis import metrics
 from robustdeq.evaluation.store.attack_spec import AttackSpec
-from robustdeq.evaluation.store.sources import named_sources
+from robustdeq.evaluation.store.sources import named_sources, stored_attacks
 from robustdeq.evaluation.store.store import Store
 from robustdeq.evaluation.suites.shipped import SUITES
-from robustdeq.evaluation.suites.stored import stored_attacks
 from robustdeq.evaluation.suites.suite import Context, Suite, SuiteChoice
 from robustdeq.evaluation.suites.variants import read_also
 from robustdeq.host.suggestions import did_you_mean

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from robustdeq.evaluation.store.snapshot import Snapshot
+from robustdeq.evaluation.store.store import Snapshot
 from robustdeq.evaluation.suites.variants import MAIN
 from robustdeq.report.results.complete import has_part_of_grid, has_whole_grid
 from robustdeq.report.results.describe import Result
