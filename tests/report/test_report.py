@@ -406,7 +406,8 @@ def test_an_unfinished_store_is_named_with_the_command_that_resumes_it(tmp_path)
 def test_rebuilt_commands_name_files_of_suites_and_aware_attacks(tmp_path):
     store = two_attacks(tmp_path / "s", defended=True)
     attacks = dict(store.manifest.attacks)
-    attacks["pgd-i2-K1-l1"] = AttackRecord.of(replace(attacks["pgd-i2-K1-l1"].spec, group="grid-aware"))
+    aware = replace(attacks["pgd-i2-K1-l1"].spec, group="grid-aware")
+    attacks["pgd-i2-K1-l1"] = AttackRecord(spec=aware, hash=aware.hash)
     asked = [SuiteRequest(suite="my/mine.yaml", aware=True), SuiteRequest(suite="grid")]
     change(store, attacks=attacks, asked=asked, batch_size=50)
     store.path("pgd-ready", 0).unlink()

@@ -125,7 +125,8 @@ def _traces(r: Result, attack: str, image: int) -> Figure:
     mine = pl.col("image") == image
     clean = r.store.clean().filter(mine & (pl.col("state") != "final")).collect()
     attacked = r.store.rows(attack).filter(mine & (pl.col("state") != "final")).collect()
-    undefended, regulated = _without_and_with(r)
+    beside = PAPERS if PAPERS in r.manifest.predictors and r.entropy is None else None
+    undefended, regulated = (r.predictor, beside) if r.undefended is None else (r.undefended, r.predictor)
     lines = {"clean": _line(clean, undefended), "attacked": _line(attacked, undefended)}
     if regulated is not None:
         lines["regulated"] = _line(attacked, regulated)
@@ -143,14 +144,6 @@ def _traces(r: Result, attack: str, image: int) -> Figure:
     where = f"store {r.label}: clean and {attack}; image {image}; entropy of predictor {undefended}"
     where += f" (regulated: {regulated})" if regulated is not None else ""
     return draw(f"trace-{r.label}-{image}", f"Image {image}", alt, paint, width=3.6, height=2.4, where=where)
-
-
-def _without_and_with(r: Result) -> tuple[str, str | None]:
-    """The store's undefended predictor, and its defended one; None if there is no such one."""
-    if r.undefended is not None:
-        return r.undefended, r.predictor
-    beside = PAPERS in r.manifest.predictors and r.entropy is None
-    return r.predictor, PAPERS if beside else None
 
 
 def _line(rows: pl.DataFrame, predictor: str) -> tuple[list[int], list[float]]:

@@ -8,7 +8,7 @@ import pytest
 from robustdeq.evaluation import Store
 from robustdeq.evaluation.analysis import metrics
 from robustdeq.evaluation.analysis import paired as pairing
-from robustdeq.evaluation.run.bounds import Bounds, Interval
+from robustdeq.evaluation.run.progress import Bounds, Interval
 from robustdeq.evaluation.store.attack_spec import AttackSpec
 from robustdeq.evaluation.store.schema import ATTACK_SCHEMA, CLEAN_SCHEMA
 from robustdeq.threat import Linf

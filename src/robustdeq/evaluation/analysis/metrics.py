@@ -43,7 +43,8 @@ def grid_attacks(store: Store) -> list[str]:
 
 def judged_attacks(store: Store) -> list[str]:
     """Names of the attacks that stay inside the threat; sanity checks are left out."""
-    return store.manifest.judged_attacks()
+    threat, records = store.manifest.threat, store.manifest.attacks.items()
+    return [name for name, record in records if record.spec.counts(threat)]
 
 
 def minimum_attacks(store: Store) -> list[str]:
@@ -102,20 +103,12 @@ def attack_shares(
 
 def outcomes(
     store: Store, attacks: Sequence[str] | None = None, *, predictor: str = DEPLOYED, state: str | None = None
-) -> tuple[NDArray[np.int32], list[str], NDArray[np.bool_]]:
-    """Images, attacks, and whether each image is still classified correctly: (images, attacks).
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Whether each image is still classified correctly under each attack, and whether it was run on: (images, attacks).
 
-    The first column, "clean", holds whether images were classified correctly before. An attack breaks no image that it
-    was not run on, because of its limit or under `union`.
+    The first column is before any attack. An attack breaks no image that it was not run on, because of its limit or
+    under `union`.
     """
-    images, names, correct, _ = _outcomes(store, attacks, predictor, state)
-    return images, names, correct
-
-
-def _outcomes(
-    store: Store, attacks: Sequence[str] | None, predictor: str, state: str | None
-) -> tuple[NDArray[np.int32], list[str], NDArray[np.bool_], NDArray[np.bool_]]:
-    """`outcomes`, and whether each attack was run on each image."""
     names = list(store.attacks if attacks is None else attacks)
     clean = store.clean().filter(_column(predictor, state)).select("image", "correct").sort("image").collect()
     images = clean["image"].to_numpy()
@@ -135,7 +128,7 @@ def _outcomes(
     where = place[rows["image"].to_numpy()], rows["column"].to_numpy()
     correct[where] = ~rows["success"].to_numpy()
     tried[where] = True
-    return images, ["clean", *names], correct, tried
+    return correct, tried
 
 
 def union_accuracy(
@@ -147,7 +140,7 @@ def union_accuracy(
     """
     check_union_known(store, predictor, state)
     names = judged_attacks(store) if attacks is None else attacks
-    _, _, correct = outcomes(store, names, predictor=predictor, state=state)
+    correct, _ = outcomes(store, names, predictor=predictor, state=state)
     return wilson(int(correct.all(axis=1).sum()), len(correct))
 
 
@@ -160,7 +153,7 @@ def paper_minimum(
     minimum of many shares is lower than each of them by chance.
     """
     names = _finished(store, minimum_attacks(store) if attacks is None else attacks)
-    _, _, correct, tried = _outcomes(store, names, predictor, state)
+    correct, tried = outcomes(store, names, predictor=predictor, state=state)
     return bootstrap_minimum(correct[:, 1:], tried[:, 1:])
 
 
@@ -174,7 +167,7 @@ def aa_accuracy(store: Store, *, predictor: str = DEPLOYED, state: str | None = 
     configs = store.manifest.attacks
     standard = [name for name in judged_attacks(store) if configs[name].spec.is_standard_autoattack]
     names = [name for name in standard if store.complete(name)]
-    _, _, correct, tried = _outcomes(store, names, predictor, state)
+    correct, tried = outcomes(store, names, predictor=predictor, state=state)
     return {
         name: wilson(int((correct[:, 0] & correct[:, k])[tried[:, k]].sum()), int(tried[:, k].sum()))
         for k, name in enumerate(names, start=1)
@@ -199,11 +192,7 @@ def entropy_change(
         .filter(column)
         .join(clean, on="image", maintain_order="left")
         .group_by("attack", maintain_order=True)
-        .agg(
-            share=(change > 0).filter(finite).mean(),
-            difference=change.filter(finite).mean(),
-            images=finite.sum(),
-        )
+        .agg(share=(change > 0).filter(finite).mean(), difference=change.filter(finite).mean(), images=finite.sum())
         .collect()
     )
 

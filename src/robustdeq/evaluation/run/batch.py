@@ -149,17 +149,9 @@ def rows(
     diagnostics: bool = False,
     also: Mapping[str, Tensor] | None = None,
 ) -> pl.DataFrame:
-    """The store's rows, one per state and image.
+    """The store's rows, one per state and image, with `also` as further columns of one value per image.
 
-    Args:
-        name: Name of the predictor in the store.
-        subject: The predictor.
-        scores: Its scores of these images.
-        index: Positions of the images in the data.
-        labels: Labels of the images.
-        clean: Scores of the clean images, to measure how far the states have moved.
-        diagnostics: Whether to store residuals and deviations of the states.
-        also: Further columns, one value per image.
+    `diagnostics` stores the residuals of the states, and how far they have moved from those of the clean images.
     """
     names, states = scores.names, len(scores.names)
     per_image = {"image": index.to(labels.device), "label": labels, **(also or {})}
@@ -169,7 +161,8 @@ def rows(
     if diagnostics and scores.states is not None:
         residual = scores.residual
         if clean is not None and clean.states is not None:
-            deviation = torch.stack(list(map(relative_change, scores.states, clean.states)))
+            pairs = zip(scores.states.flatten(2), clean.states.flatten(2), strict=True)
+            deviation = torch.stack([(z - origin).norm(dim=1) / origin.norm(dim=1) for z, origin in pairs])
     length, state = states * len(index), np.repeat(names, len(index))
     return pl.DataFrame(
         {
@@ -188,9 +181,3 @@ def _null_padded(values: Tensor | None, length: int) -> pl.Series:
     """Values (N, B) of the solver's states as a column; null for the unrolled final state."""
     known = pl.Series([] if values is None else values.flatten().cpu().numpy(), dtype=pl.Float32)
     return known.extend_constant(None, length - len(known))
-
-
-def relative_change(z: Tensor, origin: Tensor) -> Tensor:
-    """||z - origin|| / ||origin|| of each image."""
-    change, size = ((v.reshape(len(v), -1)).norm(dim=1) for v in (z - origin, origin))
-    return change / size

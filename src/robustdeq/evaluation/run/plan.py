@@ -62,17 +62,7 @@ class Plan:
 def make_plan(
     name: str, scored: dict[str, Subject], suite: Suite, asked: SuiteRequest, world_size: int, **settings: Any
 ) -> Plan:
-    """The plan of a run.
-
-    Args:
-        name: Name of the model.
-        scored: The predictors that every adversarial image is scored on; the first is "deployed".
-        suite: The suite.
-        asked: How it was asked for.
-        world_size: Number of processes.
-        settings: The other fields of the manifest: data, threat, seed, batch_size, shard_size, union, all_states,
-            answers.
-    """
+    """The plan of a run; `settings` are the fields of the manifest that do not follow from the other arguments."""
     subject, started = scored["deployed"], datetime.now(UTC).isoformat(timespec="seconds")
     description = subject.describe()
     wanted = Manifest(
@@ -100,17 +90,12 @@ def make_plan(
 
 
 def join(store: Store, wanted: Manifest, rank: int, batch_dependent: Callable[[], bool]) -> None:
-    """Write the manifest of a new store, or resume a store; refuse one of another model or configuration.
+    """Write the manifest of a new store, or resume a store.
 
-    Args:
-        store: The store.
-        wanted: The manifest of a new store with this run alone.
-        rank: Rank of this process.
-        batch_dependent: Tells whether predictions may depend on the batch, so that another batch size is another
-            configuration. Called only if the batch size differs.
+    If predictions are `batch_dependent`, another batch size is another configuration; asked only if it differs.
 
     Raises:
-        OtherStoreError: The store differs; the message lists the differences.
+        OtherStoreError: The store is of another model or configuration; the message lists the differences.
     """
     found = store.read_manifest()
     if found is None:
@@ -178,5 +163,5 @@ def _merge(found: Manifest, wanted: Manifest) -> Manifest:
         attacks=found.attacks | {k: v for k, v in wanted.attacks.items() if k not in found.attacks},
         **{name: more(name) for name in ("suites", "asked", "notes")},
         answers=wanted.answers if found.answers == [] else found.answers,
-        runs=found.runs if any(run.same_setup(new) for run in found.runs) else [*found.runs, new],
+        runs=found.runs if any(replace(run, started=new.started) == new for run in found.runs) else [*found.runs, new],
     )

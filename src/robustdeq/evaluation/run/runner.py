@@ -14,9 +14,8 @@ from torch import Tensor
 from robustdeq.evaluation.analysis.metrics import strongest
 from robustdeq.evaluation.run import resume
 from robustdeq.evaluation.run.batch import Batches
-from robustdeq.evaluation.run.bounds import DEPLOYED_ROWS, Bounds
 from robustdeq.evaluation.run.plan import Plan
-from robustdeq.evaluation.run.progress import Effort, Progress, Tracker
+from robustdeq.evaluation.run.progress import DEPLOYED_ROWS, Bounds, Effort, Progress, Tracker
 from robustdeq.evaluation.run.resume import PartialItem
 from robustdeq.evaluation.run.schedule import Bundle, Item, Schedule
 from robustdeq.evaluation.store.attack_spec import AttackSpec

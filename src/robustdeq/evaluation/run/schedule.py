@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from robustdeq.evaluation.run.plan import Plan
 from robustdeq.evaluation.run.progress import Effort
 from robustdeq.evaluation.run.stacking import bundles
-from robustdeq.evaluation.store.attack_spec import counts
 
 
 @dataclass(frozen=True)
@@ -59,8 +58,7 @@ class Schedule:
 
     def limit(self, attack: str | None) -> int:
         """Number of images that the attack runs on."""
-        limit = None if attack is None else self.specs[attack].limit
-        return self.images if limit is None else min(limit, self.images)
+        return self.images if attack is None else self.specs[attack].runs_on(self.images)
 
     def span(self, item: Item) -> tuple[int, int]:
         """Position of the item's first image, and one past its last."""
@@ -83,19 +81,13 @@ class Schedule:
         assert item.attack is not None
         names = list(self.specs)
         before = (self.specs[name] for name in names[: names.index(item.attack)])
-        inside = [spec.name for spec in before if counts(spec.group, spec.threat, self.plan.wanted.threat)]
+        inside = [spec.name for spec in before if spec.counts(self.plan.wanted.threat)]
         return [
             Item(name, item.shard) for name in inside if item.shard * self.plan.wanted.shard_size < self.limit(name)
         ]
 
     def effort(self, items: Iterable[Item], unbroken: NDArray[np.bool_], kept: Mapping[Item, int]) -> Effort:
-        """What the items take.
-
-        Args:
-            items: The items.
-            unbroken: For every image, whether no attack has broken it yet; some attacks leave broken images alone.
-            kept: Number of images of partial items that are done already.
-        """
+        """What the items take; some attacks leave broken images alone, and `kept` images of partial items are done."""
         total = Effort()
         for item in items:
             begin, end = self.span(item)

@@ -34,12 +34,8 @@ class Source:
 def named_sources(folders: Iterable[str | Path], attacks: Mapping[str, AttackRecord], store: Path) -> list[Source]:
     """The folders as sources of a store, each once, labelled by the shortest end of its path that no other one has.
 
-    A source that the store knows already keeps its label, so that the same command resumes and sources can be added.
-
-    Args:
-        folders: Folders of the sources.
-        attacks: Attacks in the manifest of the target.
-        store: Folder of the target.
+    A source that the store's attacks name already keeps its label, so that the same command resumes and sources can be
+    added.
     """
     paths = list(dict.fromkeys(Path(folder).resolve() for folder in folders))
     known = _known(attacks, store)
@@ -132,13 +128,9 @@ def _check_same_images(source: Store, own: DataRecord) -> None:
 
 
 def stored_images(spec: AttackSpec, target: Path, x: Tensor, index: Tensor) -> Tensor:
-    """Adversarial images of the positions `index` that the source of a store in folder `target` keeps.
+    """Adversarial images of the positions `index`, from the source of an attack that `stored_attacks` made.
 
-    Args:
-        spec: An attack that `stored_attacks` made.
-        target: Folder of the store under evaluation.
-        x: Clean images of the same positions, pixels in [0, 1].
-        index: Positions in the data.
+    `target` is the folder of the store under evaluation, and `x` holds the clean images of the same positions.
     """
     source = Store(source_at(spec.options["store"], target))
     size, attack, threat = source.manifest.shard_size, spec.options["attack"], spec.threat

@@ -137,8 +137,7 @@ class Store:
     def planned_shards(self, attack: str | None) -> int:
         """Number of data shards that an attack has when it is done."""
         images = self.manifest.data.images
-        limit = None if attack is None else self.manifest.attacks[attack].spec.limit
-        images = images if limit is None else min(limit, images)
+        images = images if attack is None else self.manifest.attacks[attack].spec.runs_on(images)
         return -(-images // self.manifest.shard_size)
 
     def clean(self) -> pl.LazyFrame:

@@ -16,14 +16,10 @@ from robustdeq.report.tables.transfer import table_3
 Say = Callable[[str], None]
 """Takes a line of progress."""
 
-__all__ = ["Say", "Table", "make_tables", "silent"]
+__all__ = ["Say", "Table", "make_tables"]
 
 
-def silent(words: str) -> None:
-    """Report no progress."""
-
-
-def make_tables(sources: Sources, say: Say = silent) -> list[Table]:
+def make_tables(sources: Sources, say: Say = lambda words: None) -> list[Table]:
     """Every table that the results allow."""
     everything, main = sources.results, sources.main
     makers: list[tuple[Callable[[list[Result]], Table | None], list[Result]]] = [
