@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from robustdeq.evaluation.analysis import metrics
 from robustdeq.evaluation.analysis.statistics import Share
@@ -35,6 +36,11 @@ class Verdict:
     """Flags and verdict, if the suite was the audit."""
     given_up: str | None = None
     """The attack that a time budget cut off; its batch under way is not stored."""
+
+    @property
+    def folder(self) -> Path:
+        """Folder of the store."""
+        return self.store.folder
 
     def table(self) -> str:
         """The result as text, one line per number; the grid is summed up by its minimum, an audit has its own table."""

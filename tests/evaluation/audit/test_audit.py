@@ -95,7 +95,7 @@ def test_a_defence_stands_beside_its_static_base_and_the_audit_is_kept(audit):
     assert found.gain.value == pytest.approx(found.union.value - found.base_union.value)
     assert f"{found.gain}" in verdict.table()
     assert found.verdict in verdict.table()
-    kept = json.loads((verdict.store.folder / "audit.json").read_text())
+    kept = json.loads((verdict.folder / "audit.json").read_text())
     assert kept["verdict"] == found.verdict
     assert kept["union"]["value"] == verdict.union.value
 

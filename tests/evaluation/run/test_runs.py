@@ -376,7 +376,7 @@ def test_suites_share_a_store_and_provenance_may_change(run, straight, tmp_path,
         "robustdeq.evaluation.run.plan.provenance", lambda world: {"versions": {}, "commit": "another", "hardware": {}}
     )
     verdict = run("store", suite=short)
-    manifest = json.loads((verdict.store.folder / "manifest.json").read_text())
+    manifest = json.loads((verdict.folder / "manifest.json").read_text())
     assert list(manifest["attacks"]) == ["a", "b", "c", "pgd-ready"]
     assert manifest["suites"] == ["small", "short"]
     assert [r["commit"] for r in manifest["runs"]][1:] == ["another"]
@@ -414,7 +414,7 @@ def test_images_of_one_store_are_scored_on_another_predictor(run, tmp_path):
     assert rows["prediction"].to_list() == expected
     assert rows["queries"].unique().to_list() == [0]
     with pytest.raises(ValueError, match="keeps no adversarial images"):
-        run("again", predictor=other, sources=[verdict.store.folder])
+        run("again", predictor=other, sources=[verdict.folder])
     x, y = images(COUNT)
     with pytest.raises(ValueError, match="its attacks do not fit"):
         run("again", predictor=other, sources=[source.folder], data=(x.flip(0), y.flip(0)))
