@@ -18,7 +18,7 @@ ATTACK = ["aa-strongest"]
 
 for name in sys.argv[1:]:
     undefended, defended = (
-        metrics.outcomes(Store(STORES / folder), ATTACK)[2].all(axis=1) for folder in (name, f"{name}-defended-sign")
+        metrics.outcomes(Store(STORES / folder), ATTACK)[0].all(axis=1) for folder in (name, f"{name}-defended-sign")
     )
     count = len(defended)
     gain = bootstrap_difference(undefended[:count], defended)

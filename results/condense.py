@@ -30,7 +30,7 @@ NOTE = (
 def condense(source: Store, target: Store) -> None:
     """Write the condensed copy of the source into the target."""
     for shard in source.shards(None):
-        target.write_clean(shard, _lighter(source.shard_rows(None, shard), all_states=True))
+        target.write(None, shard, _lighter(source.shard_rows(None, shard), all_states=True))
     manifest = source.manifest
     light = set(metrics.grid_attacks(source))
     if light and all(source.complete(attack) for attack in light):
@@ -38,7 +38,7 @@ def condense(source: Store, target: Store) -> None:
     for attack in source.attacks:
         for shard in source.shards(attack):
             rows = _lighter(source.shard_rows(attack, shard), all_states=attack not in light)
-            target.write_attack(attack, shard, rows)
+            target.write(attack, shard, rows)
     if (source.folder / AUDIT).exists():
         write_atomically(target.folder / AUDIT, (source.folder / AUDIT).read_bytes())
     target.write_manifest(replace(manifest, notes=list(dict.fromkeys([*manifest.notes, NOTE]))))

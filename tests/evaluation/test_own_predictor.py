@@ -120,8 +120,8 @@ def test_pgd_of_an_own_suite_takes_steps_of_a_quarter_of_its_eps(tmp_path):
     ("data", "message"),
     [
         (([[1.0]], [1]), "two tensors.*got list and list"),
-        ([1, 2, 3], "two tensors.*got a list"),
-        (np.zeros(3), "two tensors.*got a ndarray"),
+        ([1, 2, 3], "two tensors.*got list"),
+        (np.zeros(3), "two tensors.*got ndarray"),
     ],
 )
 def test_data_of_another_kind_are_refused_with_what_is_expected(data, message):

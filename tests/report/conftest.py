@@ -3,7 +3,7 @@
 import pytest
 
 from robustdeq.report import images
-from robustdeq.report.figures import along_states, grid, training
+from robustdeq.report.figures import accuracies, along_states
 from robustdeq.report.figures.drawing import Figure
 
 
@@ -14,5 +14,5 @@ def undrawn(monkeypatch):
     def described(name, title, alt, paint, *, panels=1, width=0.0, height=0.0, where=""):
         return Figure(name, title, alt, "<svg></svg>\n", where, panels > 1)
 
-    for module in (along_states, grid, training, images):
+    for module in (accuracies, along_states, images):
         monkeypatch.setattr(module, "draw", described)

@@ -22,7 +22,8 @@ from robustdeq.threat import Linf
 def attack(name, group="grid", **changes):
     """An attack as a manifest lists it: its record by its name."""
     spec = {"attack": "pgd", "options": {"steps": 10}, "eps": 8 / 255, "oracle": "ready", "group": group, **changes}
-    return {name: AttackRecord.of(AttackSpec(name=name, **spec))}
+    made = AttackSpec(name=name, **spec)
+    return {name: AttackRecord(spec=made, hash=made.hash)}
 
 
 def grid_attack(i, k, damping):
@@ -129,7 +130,7 @@ def make_store(
     place = torch.arange(images)
     pixels = torch.arange(images * 64, dtype=torch.float32).reshape(images, 1, 8, 8) / (images * 64)
     clean = _rows(predictors, images, set(range(wrong)), set(range(wrong)), 0.0)
-    store.write_clean(0, clean.rename({"right": "correct"}), (place, 1 - pixels) if keep else None)
+    store.write(None, 0, clean.rename({"right": "correct"}), (place, 1 - pixels) if keep else None)
     frames = {}
     for name in specs:
         bad = frozenset({*range(wrong), *broken[name]})
@@ -141,7 +142,7 @@ def make_store(
                 queries=pl.lit(10),
                 deviation=pl.lit(0.25, dtype=pl.Float32),
             )
-        store.write_attack(name, 0, frames[bad], (place, pixels) if keep else None)
+        store.write(name, 0, frames[bad], (place, pixels) if keep else None)
     return store
 
 

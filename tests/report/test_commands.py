@@ -92,7 +92,7 @@ def test_a_stored_command_is_printed_resumed_as_typed_and_changed_only_in_what_i
     kept = "robustdeq evaluate runs/some/best --data-root=/my/data"
     typed = f"{kept} --defence entropy --defence.steps=5 --aware --suite grid --sources a b --out 'my results'"
     store = two_attacks(tmp_path / "s", defended=True, keep=True, command=typed)
-    store.attack_path("pgd-ready", 0).unlink()
+    store.path("pgd-ready", 0).unlink()
     assert unfinished(tmp_path) == [typed]
     found = {m.what: m.command for m in missing_experiments(find_sources([tmp_path]))}
     assert found["s: AutoAttack"] == f"{kept} --defence entropy --defence.steps=5 --suite autoattack --out {tmp_path}/s"

@@ -193,7 +193,7 @@ def test_a_store_accepts_the_commands_that_are_printed_for_it(tmp_path, capsys):
         f"--out={tmp_path / 's'}",
     ]
     assert main(["evaluate", "tests.evaluation.predictors:small_deq", *flags, *own]) == 0
-    Store(tmp_path / "s").attack_path("two", 1).unlink()
+    Store(tmp_path / "s").path("two", 1).unlink()
     found = {m.item: m.command for m in missing_experiments(find_sources([tmp_path / "s"]))}
     assert main(shlex.split(found["all"])[1:]) == 0, capsys.readouterr()
     assert "all" not in {m.item for m in missing_experiments(find_sources([tmp_path / "s"]))}
@@ -395,7 +395,7 @@ def test_the_union_of_a_base_is_unknown_in_a_union_store_of_its_defence(tmp_path
 
 def test_an_unfinished_store_is_named_with_the_command_that_resumes_it(tmp_path):
     store = two_attacks(tmp_path / "s")
-    store.attack_path("pgd-ready", 0).unlink()
+    store.path("pgd-ready", 0).unlink()
     union = row(tables(tmp_path)["table-1"])["union"]
     assert "clean and the 2 finished of 3 attacks" in union.where
     (found,) = [m for m in missing_experiments(find_sources([tmp_path])) if m.item == "all"]
@@ -406,10 +406,11 @@ def test_an_unfinished_store_is_named_with_the_command_that_resumes_it(tmp_path)
 def test_rebuilt_commands_name_files_of_suites_and_aware_attacks(tmp_path):
     store = two_attacks(tmp_path / "s", defended=True)
     attacks = dict(store.manifest.attacks)
-    attacks["pgd-i2-K1-l1"] = AttackRecord.of(replace(attacks["pgd-i2-K1-l1"].spec, group="grid-aware"))
+    aware = replace(attacks["pgd-i2-K1-l1"].spec, group="grid-aware")
+    attacks["pgd-i2-K1-l1"] = AttackRecord(spec=aware, hash=aware.hash)
     asked = [SuiteRequest(suite="my/mine.yaml", aware=True), SuiteRequest(suite="grid")]
     change(store, attacks=attacks, asked=asked, batch_size=50)
-    store.attack_path("pgd-ready", 0).unlink()
+    store.path("pgd-ready", 0).unlink()
     found = {m.item: m for m in missing_experiments(find_sources([tmp_path]))}
     first, second = found["all"].command.split("; ")
     assert "--limit 10 --batch-size 50 --defence entropy --aware --suite my/mine.yaml --out" in first

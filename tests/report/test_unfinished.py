@@ -31,7 +31,7 @@ def test_the_union_of_an_unfinished_run_is_marked_as_a_bound_in_every_format(tmp
     store = two_attacks(tmp_path / "s", union=union)
     index = write_report([tmp_path / "s"], tmp_path / "finished")
     assert "<=" not in (index.parent / "report.md").read_text()
-    store.attack_path("pgd-ready", 0).unlink()
+    store.path("pgd-ready", 0).unlink()
     cell = first_row(tmp_path / "s")["union"]
     assert (cell.text, cell.kind, cell.small) == ("40.00", "bound", "2 of 3 attacks")
     index = write_report([tmp_path / "s"], tmp_path / "out")
@@ -50,7 +50,7 @@ def test_the_union_of_an_unfinished_run_is_marked_as_a_bound_in_every_format(tmp
 def test_a_missing_attack_outside_the_threat_leaves_the_union_as_it_is(tmp_path):
     specs = grid_attack(1, 1, 1.0) | attack("large-eps", "sanity", eps=0.5)
     store = make_store(tmp_path / "s", {"pgd-i1-K1-l1": [0], "large-eps": []}, specs=specs)
-    store.attack_path("large-eps", 0).unlink()
+    store.path("large-eps", 0).unlink()
     assert first_row(tmp_path)["union"].kind == "ours"
     assert unfinished(tmp_path).what == "s: 1 of 2 attacks"
 
@@ -60,7 +60,7 @@ def test_the_lowest_of_several_autoattacks_is_a_bound_until_all_are_done(tmp_pat
     store = make_store(tmp_path / "s", {"pgd-i1-K1-l1": [0, 1], "aa-ready": [0], "aa-strongest": [0, 1]}, specs=specs)
     row = first_row(tmp_path)
     assert {row[name].shown for name in ("PGD", "AA", "PGD, AA")} == {"80.00"}
-    store.attack_path("aa-strongest", 0).unlink()
+    store.path("aa-strongest", 0).unlink()
     row = first_row(tmp_path)
     assert [row[name].shown for name in ("PGD", "AA", "PGD, AA", "union")] == [
         "80.00",
@@ -82,8 +82,8 @@ def test_transfer_is_a_bound_until_all_images_were_shown(tmp_path, monkeypatch):
     shown = {name: cell.shown for name, cell in second_row(tmp_path).items()}
     assert (shown["from a"], shown["from b"], "from c" in shown) == ("90.00", "90.00", False)
     assert (shown["paper: a"], shown["comparable"][:18]) == ("(50.46)", "no: model mdeq-nan")
-    target.attack_path(f"from.a.{names[0]}", 0).unlink()
-    target.attack_path(names[1], 0).unlink()
+    target.path(f"from.a.{names[0]}", 0).unlink()
+    target.path(names[1], 0).unlink()
     cells = second_row(tmp_path)
     assert (cells["from a"].shown, cells["from a"].small) == ("<= 90.00", f"{len(names) - 1} of {len(names)} attacks")
     assert cells["from b"].shown == "<= 90.00"
@@ -101,7 +101,7 @@ def second_row(folder):
 def test_differences_say_which_store_is_unfinished(tmp_path):
     store = two_attacks(tmp_path / "s", defended=True)
     assert "unfinished" not in first_row(tmp_path, "differences")["with"].text
-    store.attack_path("pgd-ready", 0).unlink()
+    store.path("pgd-ready", 0).unlink()
     row = first_row(tmp_path, "differences")
     assert row["with"].text == "s: + Sec. 3.2, unfinished"
     table = next(t for t in make_tables(find_sources([tmp_path])) if t.name == "differences")
@@ -110,9 +110,9 @@ def test_differences_say_which_store_is_unfinished(tmp_path):
 
 def test_a_store_without_finished_attacks_has_no_numbers(tmp_path):
     store = two_attacks(tmp_path / "s")
-    store.clean_path(0).unlink()
+    store.path(None, 0).unlink()
     for name in store.attacks:
-        store.attack_path(name, 0).unlink()
+        store.path(name, 0).unlink()
     row = first_row(tmp_path)
     assert {row[name].text for name in ("clean", "PGD", "AA", "PGD, AA", "union")} == {"-"}
     assert unfinished(tmp_path).what == "s: the clean accuracy and 3 of 3 attacks"

@@ -14,7 +14,7 @@ from torch import Tensor
 from robustdeq.data import Images, load_dataset
 from robustdeq.evaluation.audit.judge import finish_audit
 from robustdeq.evaluation.run.fingerprint import batch_dependent, fingerprint, first_logits
-from robustdeq.evaluation.run.plan import Plan, join
+from robustdeq.evaluation.run.plan import join, make_plan
 from robustdeq.evaluation.run.progress import Progress
 from robustdeq.evaluation.run.runner import Runner
 from robustdeq.evaluation.store.manifest import DataRecord, SuiteRequest
@@ -24,7 +24,7 @@ from robustdeq.evaluation.suites.read import make_suite
 from robustdeq.evaluation.suites.subject import Callee, Subject
 from robustdeq.evaluation.suites.suite import UNROLLINGS, Context, SuiteChoice
 from robustdeq.evaluation.verdict import Verdict, read_verdict
-from robustdeq.threat import Linf, Threat, number
+from robustdeq.threat import Linf, Threat
 
 
 def evaluate(
@@ -95,7 +95,7 @@ def evaluate(
             f"the images have labels up to {int(y.max())}, the predictor tells {classes} classes apart: was it made "
             "for other data?"
         )
-    threat = checkpoint_threat(subject) if threat is None else threat
+    threat = Linf(8 / 255 if subject.eps is None else subject.eps) if threat is None else threat
     if not isinstance(threat, Threat):
         raise TypeError(f"threat is a ball such as Linf(8 / 255) or L2(0.5), got {threat!r}")
     store = Store(out)
@@ -113,15 +113,14 @@ def evaluate(
     )
     chosen = make_suite(suite, context)
     asked = str(suite) if isinstance(suite, str | Path) else chosen.name
-    plan = Plan(
-        name=str(name or getattr(predictor, "__qualname__", type(predictor).__name__)),
-        scored=scored_predictors(subject, chosen.also if also is None else also, default_base=also is None),
+    plan = make_plan(
+        str(name or getattr(predictor, "__qualname__", type(predictor).__name__)),
+        scored_predictors(subject, chosen.also if also is None else also, default_base=also is None),
+        chosen,
+        SuiteRequest(suite=asked, aware=aware, keep_images=bool(keep_images), command=command),
+        world_size,
         data=description,
         threat=threat,
-        suite=chosen.name,
-        asked=SuiteRequest(suite=asked, aware=aware, keep_images=bool(keep_images), command=command),
-        specs=chosen.specs,
-        notes=chosen.notes,
         seed=seed,
         batch_size=_positive("batch_size", batch_size),
         shard_size=_positive("shard_size", shard_size),
@@ -131,13 +130,7 @@ def evaluate(
     )
     check_buildable(plan.specs, subject, seed, classes)
     store.clean_up()
-    join(
-        store,
-        plan,
-        rank=rank,
-        world_size=world_size,
-        batch_dependent=lambda: any(batch_dependent(s, x) for s in plan.scored.values()),
-    )
+    join(store, plan.wanted, rank, lambda: any(batch_dependent(s, x) for s in plan.scored.values()))
     keep = chosen.keep_images if keep_images is None else keep_images
     runner = Runner(plan, x, y, store, budget=budget, keep_images=keep, rank=rank, world_size=world_size, report=report)
     complete = runner.run()
@@ -164,18 +157,13 @@ def load_images(
         images: Images = load_dataset(data, root, **options).test
         x, y, name, split = images.pixels, images.labels, data, "test"
     else:
-        if not isinstance(data, tuple) or len(data) != 2:
+        parts = data if isinstance(data, tuple) else (data,)
+        if len(parts) != 2 or not all(isinstance(part, Tensor) for part in parts):
             raise TypeError(
-                f"data are images and labels as two tensors, (x, y), or the name of a data set; got a "
-                f"{type(data).__name__}"
+                "data are images and labels as two tensors, (x, y), or the name of a data set; got "
+                f"{' and '.join(type(part).__name__ for part in parts)}: torch.as_tensor makes tensors of arrays"
             )
-        x, y = data
-        name, split = "tensors", "given"
-    if not isinstance(x, Tensor) or not isinstance(y, Tensor):
-        raise TypeError(
-            f"data are images and labels as two tensors, or the name of a data set; got {type(x).__name__} and "
-            f"{type(y).__name__}: torch.as_tensor makes tensors of arrays"
-        )
+        (x, y), name, split = parts, "tensors", "given"
     if len(x) != len(y):
         raise ValueError(f"expected one label for each of the {len(x)} images, got {len(y)}")
     if x.dtype != torch.uint8 and len(x) and (float(x.min()) < 0 or float(x.max()) > 1):
@@ -198,12 +186,6 @@ def _checksum(x: Tensor, y: Tensor) -> str:
     digest.update(x.cpu().contiguous().numpy().tobytes())
     digest.update(y.cpu().contiguous().numpy().tobytes())
     return digest.hexdigest()[:12]
-
-
-def checkpoint_threat(subject: Subject) -> Threat:
-    """Linf with the eps that the model was trained for, or the paper's 8/255 if its checkpoint does not say."""
-    eps = subject.metadata.get("eps")
-    return Linf(8 / 255 if eps is None else number(eps, "eps of the checkpoint"))
 
 
 def scored_predictors(subject: Subject, also: Mapping[str, Callee], *, default_base: bool) -> dict[str, Subject]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from robustdeq.evaluation.analysis import metrics
 from robustdeq.evaluation.analysis.statistics import Share
 from robustdeq.evaluation.audit.judge import Audit
-from robustdeq.evaluation.run.bounds import Interval
+from robustdeq.evaluation.run.progress import Interval
 from robustdeq.evaluation.store.store import Store
 
 
@@ -75,20 +75,14 @@ def read_verdict(
     store: Store, *, complete: bool, bounds: Interval, audit: Audit | None = None, given_up: str | None = None
 ) -> Verdict:
     """The verdict from the results of a store."""
-    shares: dict[str, Share] = {}
-    minimum = None
-    union_mode = store.manifest.union
-    finished = [name for name in store.attacks if store.complete(name)]
-    if finished and not union_mode:
-        shares = metrics.attack_shares(store, finished)
-        grid = metrics.minimum_attacks(store)
-        minimum = metrics.paper_minimum(store) if grid and set(grid) <= set(finished) else None
+    union_mode, grid = store.manifest.union, metrics.minimum_attacks(store)
+    finished = [] if union_mode else [name for name in store.attacks if store.complete(name)]
     return Verdict(
         store=store,
         complete=complete,
         clean=metrics.clean_accuracy(store),
-        attacks=shares,
-        minimum=minimum,
+        attacks=metrics.attack_shares(store, finished),
+        minimum=metrics.paper_minimum(store) if grid and set(grid) <= set(finished) else None,
         union=metrics.union_accuracy(store),
         aa={} if union_mode else metrics.aa_accuracy(store),
         bounds=bounds,

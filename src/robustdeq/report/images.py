@@ -84,11 +84,10 @@ def worst_pictures(r: Result) -> list[Picture]:
         .head(SHOWN)
         .collect()
     )
-    pictures = []
+    pictures, clean_kept = [], r.store.has_images(None)
     for row in ranking.iter_rows(named=True):
         mine = pl.col("image") == row["image"]
         shard = row["image"] // r.manifest.shard_size
-        clean = r.store.clean_images(shard)
         rows = r.store.rows(kept).filter(deployed & mine).sort("margin", "attack").head(1).collect()
         attack, found = rows["attack"][0], rows.row(0, named=True)
         pictures.append(
@@ -100,7 +99,7 @@ def worst_pictures(r: Result) -> list[Picture]:
                 broken_by=row["broken"],
                 of=len(complete),
                 png=_png(r.store.images(attack, shard), row["image"]),
-                clean_png=None if clean is None else _png(clean, row["image"]),
+                clean_png=_png(r.store.images(None, shard), row["image"]) if clean_kept else None,
                 traces=_traces(r, attack, row["image"]),
             )
         )
@@ -126,7 +125,8 @@ def _traces(r: Result, attack: str, image: int) -> Figure:
     mine = pl.col("image") == image
     clean = r.store.clean().filter(mine & (pl.col("state") != "final")).collect()
     attacked = r.store.rows(attack).filter(mine & (pl.col("state") != "final")).collect()
-    undefended, regulated = _without_and_with(r)
+    beside = PAPERS if PAPERS in r.manifest.predictors and r.entropy is None else None
+    undefended, regulated = (r.predictor, beside) if r.undefended is None else (r.undefended, r.predictor)
     lines = {"clean": _line(clean, undefended), "attacked": _line(attacked, undefended)}
     if regulated is not None:
         lines["regulated"] = _line(attacked, regulated)
@@ -144,14 +144,6 @@ def _traces(r: Result, attack: str, image: int) -> Figure:
     where = f"store {r.label}: clean and {attack}; image {image}; entropy of predictor {undefended}"
     where += f" (regulated: {regulated})" if regulated is not None else ""
     return draw(f"trace-{r.label}-{image}", f"Image {image}", alt, paint, width=3.6, height=2.4, where=where)
-
-
-def _without_and_with(r: Result) -> tuple[str, str | None]:
-    """The store's undefended predictor, and its defended one; None if there is no such one."""
-    if r.undefended is not None:
-        return r.undefended, r.predictor
-    beside = PAPERS in r.manifest.predictors and r.entropy is None
-    return r.predictor, PAPERS if beside else None
 
 
 def _line(rows: pl.DataFrame, predictor: str) -> tuple[list[int], list[float]]:

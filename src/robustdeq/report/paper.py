@@ -4,7 +4,6 @@ from __future__ import annotations
 
 BASE, ENTROPY, RANDOM, BOTH = "baseline", "+ Sec. 3.2", "+ Sec. 3.3", "+ Sec. 3.2 & 3.3"
 METHODS = (BASE, ENTROPY, RANDOM, BOTH)
-TRAININGS = ("PGD-AT", "TRADES")
 
 Key = tuple[str, str]
 

@@ -14,7 +14,7 @@ from robustdeq.report.formats import as_csv, as_latex, in_pipe_table
 from robustdeq.report.images import ImagePage, make_pages
 from robustdeq.report.missing import ROOT, ROOT_NOTE, Missing, missing_experiments
 from robustdeq.report.results import Sources, find_sources
-from robustdeq.report.tables import Say, Table, make_tables, silent
+from robustdeq.report.tables import Say, Table, make_tables
 
 LIST = ".robustdeq-report"
 """The file that lists a report's files, so that the next report in the same folder can remove them."""
@@ -72,7 +72,7 @@ class Report:
         return files | {f"figures/{figure.name}.svg": figure.svg for figure in self.figures}
 
 
-def make_report(folders: Sequence[str | Path], say: Say = silent) -> Report:
+def make_report(folders: Sequence[str | Path], say: Say = lambda words: None) -> Report:
     """Make a report from stores of `evaluate`, folders of `train`, or folders above them; `say` takes its progress."""
     say("reading the results")
     sources = find_sources(folders)
@@ -83,7 +83,7 @@ def make_report(folders: Sequence[str | Path], say: Say = silent) -> Report:
     return Report(sources, tables, figures, make_pages(sources), missing_experiments(sources))
 
 
-def write_report(folders: Sequence[str | Path], out: str | Path, say: Say = silent) -> Path:
+def write_report(folders: Sequence[str | Path], out: str | Path, say: Say = lambda words: None) -> Path:
     """Write everything that the results allow; the same results give the same bytes.
 
     Args:

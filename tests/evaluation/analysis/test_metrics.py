@@ -8,7 +8,7 @@ import pytest
 from robustdeq.evaluation import Store
 from robustdeq.evaluation.analysis import metrics
 from robustdeq.evaluation.analysis import paired as pairing
-from robustdeq.evaluation.run.bounds import Bounds, Interval
+from robustdeq.evaluation.run.progress import Bounds, Interval
 from robustdeq.evaluation.store.attack_spec import AttackSpec
 from robustdeq.evaluation.store.schema import ATTACK_SCHEMA, CLEAN_SCHEMA
 from robustdeq.threat import Linf
@@ -52,10 +52,10 @@ def write(folder, attacks=ATTACKS, *, shards=(0, 1), union=False, sha="same", st
     described = data(6, sha256=sha)
     store.write_manifest(manifest(records, union=union, shard_size=3, data=described, threat=Linf(EPS)))
     for shard in (0, 1):
-        store.write_clean(shard, rows(CLEAN, shard, "clean").select(*CLEAN_SCHEMA))
+        store.write(None, shard, rows(CLEAN, shard, "clean").select(*CLEAN_SCHEMA))
     for name, correct in attacks.items():
         for shard in shards:
-            store.write_attack(name, shard, rows(correct, shard, name).select(*ATTACK_SCHEMA))
+            store.write(name, shard, rows(correct, shard, name).select(*ATTACK_SCHEMA))
     return store
 
 

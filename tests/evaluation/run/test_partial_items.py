@@ -123,9 +123,9 @@ def test_an_item_that_another_process_has_finished_meanwhile_is_left(run, monkey
     inner = Batches.attacked
 
     def finished_meanwhile(self, specs, pairs):
-        path = Store(self.folder).attack_path(attack, 0)
+        path = Store(self.folder).path(attack, 0)
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(whole.attack_path(attack, 0).read_bytes())
+        path.write_bytes(whole.path(attack, 0).read_bytes())
         return inner(self, specs, pairs)
 
     monkeypatch.setattr(Batches, "attacked", finished_meanwhile)

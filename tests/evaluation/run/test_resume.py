@@ -60,8 +60,8 @@ def test_all_shards_use_the_strongest_oracle_that_the_manifest_names(run, tmp_pa
 
     whole = run("store", few).store
     chosen = whole.manifest.attacks["last"].resolved
-    rows = whole.attack_path("last", 1).read_bytes()
-    whole.attack_path("last", 1).unlink()
+    rows = whole.path("last", 1).read_bytes()
+    whole.path("last", 1).unlink()
 
     def another(store):
         raise AssertionError("computed anew")
@@ -69,7 +69,7 @@ def test_all_shards_use_the_strongest_oracle_that_the_manifest_names(run, tmp_pa
     monkeypatch.setattr(runner_module, "strongest", another)
     again = run("store", few).store
     assert again.manifest.attacks["last"].resolved == chosen
-    assert again.attack_path("last", 1).read_bytes() == rows
+    assert again.path("last", 1).read_bytes() == rows
 
 
 @pytest.mark.parametrize(("metadata", "radius"), [({"eps": EPS}, EPS), ({}, 8 / 255)])
@@ -145,13 +145,13 @@ def test_settings_of_child_modules_identify_the_predictor(run):
 def test_images_can_be_kept_by_a_later_run(run):
     first = run("store").store
     assert not first.has_images("pgd-ready")
-    rows = [first.attack_path("pgd-ready", s).read_bytes() for s in range(2)]
+    rows = [first.path("pgd-ready", s).read_bytes() for s in range(2)]
     kept = run("store", keep_images=True).store
-    assert [kept.attack_path("pgd-ready", s).read_bytes() for s in range(2)] == rows
+    assert [kept.path("pgd-ready", s).read_bytes() for s in range(2)] == rows
     assert kept.has_images("pgd-ready")
     assert [kept.images("pgd-ready", s)[0].tolist() for s in range(2)] == [[0, 1, 2, 3], [4, 5, 6, 7]]
-    assert first.clean_images(0) is not None  # they stand beside the attacked ones
-    index, pixels = kept.clean_images(1)
+    assert first.images_path(None, 0).is_file()  # they stand beside the attacked ones
+    index, pixels = kept.images(None, 1)
     assert index.tolist() == [4, 5, 6, 7]
     assert torch.equal(pixels, images(COUNT)[0][4:])
     kept.images_path("pgd-ready", 1).unlink()
@@ -210,7 +210,7 @@ def test_a_store_without_images_says_which_option_keeps_them(run):
 @pytest.mark.parametrize("attack", [None, "pgd-ready"])
 def test_a_truncated_file_is_named_and_recomputed_after_it_is_deleted(run, attack):
     store = run("quick").store
-    path = store.clean_path(0) if attack is None else store.attack_path(attack, 0)
+    path = store.path(attack, 0)
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(ValueError, match=f"{path} is damaged .*: copy it again, or delete it"):

@@ -337,7 +337,7 @@ def test_another_batch_size_is_accepted_where_images_are_solved_independently(ru
         return EarlyState(EntropyReduction(model, every=1, steps=2) if defended else model, state=3)
 
     first = run("store", predictor=predictor(), suite=short, batch_size=3)
-    first.store.attack_path("pgd-ready", 1).unlink()
+    first.store.path("pgd-ready", 1).unlink()
     assert run("store", predictor=predictor(), suite=short, batch_size=2).attacks == first.attacks
 
 

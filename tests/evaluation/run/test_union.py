@@ -4,8 +4,7 @@ import polars as pl
 import pytest
 
 from robustdeq.evaluation import Store, evaluate
-from robustdeq.evaluation.store.sources import Source
-from robustdeq.evaluation.suites.stored import stored_attacks
+from robustdeq.evaluation.store.sources import Source, stored_attacks
 from robustdeq.threat import Linf
 from tests.evaluation import predictors
 from tests.evaluation.conftest import UNROLLINGS

@@ -4,7 +4,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from robustdeq.evaluation import Store
-from robustdeq.evaluation.store.snapshot import Snapshot
+from robustdeq.evaluation.store.store import Snapshot
 from tests.evaluation.manifests import manifest, record
 
 
@@ -26,6 +26,6 @@ def test_a_snapshot_does_not_see_what_is_written_later(grid_verdict, tmp_path):
     Store(tmp_path).write_manifest(manifest([record("a")]))
     taken = Snapshot(tmp_path)
     assert taken.rows("a").collect().is_empty()
-    (tmp_path / "attacks" / "a" / "shard-0000.parquet").write_bytes(store.attack_path(store.attacks[0], 0).read_bytes())
+    (tmp_path / "attacks" / "a" / "shard-0000.parquet").write_bytes(store.path(store.attacks[0], 0).read_bytes())
     assert taken.rows("a").collect().is_empty()
     assert not Snapshot(tmp_path).rows("a").collect().is_empty()

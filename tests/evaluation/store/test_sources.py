@@ -11,6 +11,7 @@ from robustdeq.evaluation import Store, evaluate
 from robustdeq.evaluation.analysis import metrics
 from robustdeq.evaluation.store.manifest import AttackRecord
 from robustdeq.evaluation.store.sources import named_sources
+from robustdeq.evaluation.store.store import as_safetensors
 from robustdeq.threat import Linf
 from tests.evaluation.manifests import record
 from tests.evaluation.predictors import EPS, images, short, small_deq
@@ -80,10 +81,10 @@ def test_a_store_resumes_with_sources_that_moved_along_or_have_absolute_paths(tm
     else:  # with the place and the hash that it had then
         spec = store.manifest.attacks["from.a.weak"].spec
         spec = replace(spec, options={**spec.options, "store": str((here / "a").resolve())})
-        attacks = {**store.manifest.attacks, spec.name: AttackRecord.of(spec)}
+        attacks = {**store.manifest.attacks, spec.name: AttackRecord(spec=spec, hash=spec.hash)}
         store.write_manifest(replace(store.manifest, attacks=attacks))
     store = Store(here / "b")
-    store.attack_path("from.a.weak", 1).unlink()
+    store.path("from.a.weak", 1).unlink()
     store = target(here)
     assert (sorted(store.attacks), store.complete("from.a.weak")) == (["from.a.weak", "pgd-ready"], True)
 
@@ -167,6 +168,6 @@ def test_stored_images_outside_the_ball_are_refused(tmp_path):
     options = {"threat": Linf(EPS), "batch_size": 4, "shard_size": 4}
     store = evaluate(small_deq(), images(4), short, tmp_path / "a", keep_images=True, **options).store
     place, pixels = store.images("pgd-ready", 0)
-    store._write_images(store.images_path("pgd-ready", 0), (place, 1 - pixels))
+    store.images_path("pgd-ready", 0).write_bytes(as_safetensors((place, 1 - pixels)))
     with pytest.raises(ValueError, match="they were made from other images"):
         evaluate(small_deq(2), images(4), short, tmp_path / "b", sources=[tmp_path / "a"], **options)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from robustdeq.evaluation.analysis.statistics import Share, bootstrap_minimum, wilson
+from robustdeq.evaluation.store.attack_spec import AttackSpec
 from robustdeq.evaluation.store.sources import source_at
 from robustdeq.evaluation.store.store import Store
 
@@ -42,7 +43,8 @@ def grid_attacks(store: Store) -> list[str]:
 
 def judged_attacks(store: Store) -> list[str]:
     """Names of the attacks that stay inside the threat; sanity checks are left out."""
-    return store.manifest.judged_attacks()
+    threat, records = store.manifest.threat, store.manifest.attacks.items()
+    return [name for name, record in records if record.spec.counts(threat)]
 
 
 def minimum_attacks(store: Store) -> list[str]:
@@ -77,58 +79,36 @@ def accuracy(
     if predictor is not None:
         rows = rows.filter(pl.col("predictor") == predictor)
     if state is not None:
-        rows = rows.filter(pl.col("deployed") if state == DEPLOYED else pl.col("state") == state)
-    counts = (
-        rows.group_by("attack", "predictor", "state", maintain_order=True)
-        .agg(correct=(~pl.col("success")).sum(), images=pl.len())
-        .collect()
-    )
-    complete = {name: store.complete(name) for name in counts["attack"].unique()}
-    records = []
-    for row in counts.iter_rows(named=True):
-        share = wilson(row["correct"], row["images"])
-        records.append(
-            {
-                **{key: row[key] for key in ("attack", "predictor", "state")},
-                **dict(zip(SHARE_COLUMNS, (share.value, share.low, share.high, share.images), strict=True)),
-                "complete": complete[row["attack"]],
-            }
-        )
-    schema = {
-        "attack": pl.String,
-        "predictor": pl.String,
-        "state": pl.String,
-        "accuracy": pl.Float64,
-        "low": pl.Float64,
-        "high": pl.Float64,
-        "images": pl.Int64,
-        "complete": pl.Boolean,
-    }
-    return pl.DataFrame(records, schema=schema)
+        rows = rows.filter(_at(state))
+    keys = ("attack", "predictor", "state")
+    counted = rows.group_by(keys, maintain_order=True).agg((~pl.col("success")).sum(), pl.len()).collect()
+    complete = {name: store.complete(name) for name in counted["attack"].unique()}
+    records = [(*key, *astuple(wilson(correct, n)), complete[key[0]]) for *key, correct, n in counted.iter_rows()]
+    types = dict.fromkeys(keys, pl.String) | dict.fromkeys(SHARE_COLUMNS[:3], pl.Float64)
+    return pl.DataFrame(records, schema={**types, "images": pl.Int64, "complete": pl.Boolean}, orient="row")
 
 
-def attack_shares(store: Store, attacks: Sequence[str] | None = None, *, predictor: str = DEPLOYED) -> dict[str, Share]:
-    """Accuracy of a predictor at its deployed state under each attack (all if not given), by attack name."""
-    table = accuracy(store, attacks, predictor=predictor)
-    return {row["attack"]: Share(*(row[name] for name in SHARE_COLUMNS)) for row in table.iter_rows(named=True)}
+def share_of(row: Mapping[str, Any]) -> Share:
+    """The share in a row of one of these tables."""
+    return Share(*(row[name] for name in SHARE_COLUMNS))
+
+
+def attack_shares(
+    store: Store, attacks: Sequence[str] | None = None, *, predictor: str = DEPLOYED, state: str = DEPLOYED
+) -> dict[str, Share]:
+    """Accuracy of a predictor at a state under each attack (all if not given), by attack name."""
+    table = accuracy(store, attacks, predictor=predictor, state=state)
+    return {row["attack"]: share_of(row) for row in table.iter_rows(named=True)}
 
 
 def outcomes(
     store: Store, attacks: Sequence[str] | None = None, *, predictor: str = DEPLOYED, state: str | None = None
-) -> tuple[NDArray[np.int32], list[str], NDArray[np.bool_]]:
-    """Images, attacks, and whether each image is still classified correctly: (images, attacks).
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Whether each image is still classified correctly under each attack, and whether it was run on: (images, attacks).
 
-    The first column, "clean", holds whether images were classified correctly before. An attack breaks no image that it
-    was not run on, because of its limit or under `union`.
+    The first column is before any attack. An attack breaks no image that it was not run on, because of its limit or
+    under `union`.
     """
-    images, names, correct, _ = _outcomes(store, attacks, predictor, state)
-    return images, names, correct
-
-
-def _outcomes(
-    store: Store, attacks: Sequence[str] | None, predictor: str, state: str | None
-) -> tuple[NDArray[np.int32], list[str], NDArray[np.bool_], NDArray[np.bool_]]:
-    """`outcomes`, and whether each attack was run on each image."""
     names = list(store.attacks if attacks is None else attacks)
     clean = store.clean().filter(_column(predictor, state)).select("image", "correct").sort("image").collect()
     images = clean["image"].to_numpy()
@@ -148,7 +128,7 @@ def _outcomes(
     where = place[rows["image"].to_numpy()], rows["column"].to_numpy()
     correct[where] = ~rows["success"].to_numpy()
     tried[where] = True
-    return images, ["clean", *names], correct, tried
+    return correct, tried
 
 
 def union_accuracy(
@@ -160,7 +140,7 @@ def union_accuracy(
     """
     check_union_known(store, predictor, state)
     names = judged_attacks(store) if attacks is None else attacks
-    _, _, correct = outcomes(store, names, predictor=predictor, state=state)
+    correct, _ = outcomes(store, names, predictor=predictor, state=state)
     return wilson(int(correct.all(axis=1).sum()), len(correct))
 
 
@@ -173,7 +153,7 @@ def paper_minimum(
     minimum of many shares is lower than each of them by chance.
     """
     names = _finished(store, minimum_attacks(store) if attacks is None else attacks)
-    _, _, correct, tried = _outcomes(store, names, predictor, state)
+    correct, tried = outcomes(store, names, predictor=predictor, state=state)
     return bootstrap_minimum(correct[:, 1:], tried[:, 1:])
 
 
@@ -187,7 +167,7 @@ def aa_accuracy(store: Store, *, predictor: str = DEPLOYED, state: str | None = 
     configs = store.manifest.attacks
     standard = [name for name in judged_attacks(store) if configs[name].spec.is_standard_autoattack]
     names = [name for name in standard if store.complete(name)]
-    _, _, correct, tried = _outcomes(store, names, predictor, state)
+    correct, tried = outcomes(store, names, predictor=predictor, state=state)
     return {
         name: wilson(int((correct[:, 0] & correct[:, k])[tried[:, k]].sum()), int(tried[:, k].sum()))
         for k, name in enumerate(names, start=1)
@@ -212,11 +192,7 @@ def entropy_change(
         .filter(column)
         .join(clean, on="image", maintain_order="left")
         .group_by("attack", maintain_order=True)
-        .agg(
-            share=(change > 0).filter(finite).mean(),
-            difference=change.filter(finite).mean(),
-            images=finite.sum(),
-        )
+        .agg(share=(change > 0).filter(finite).mean(), difference=change.filter(finite).mean(), images=finite.sum())
         .collect()
     )
 
@@ -224,17 +200,10 @@ def entropy_change(
 def strongest(store: Store, *, predictor: str = DEPLOYED) -> Strongest:
     """The strongest attack of the grid, at the deployed state; the first in the manifest if tied."""
     names = _finished(store, grid_attacks(store))
-    table = accuracy(store, names, predictor=predictor)
-    best = table.row(int(table["accuracy"].arg_min() or 0), named=True)
-    options = store.manifest.attacks[best["attack"]].spec.oracle_options
-    return Strongest(
-        attack=best["attack"],
-        state=options["state"],
-        steps=options["steps"],
-        damping=options["damping"],
-        accuracy=Share(best["accuracy"], best["low"], best["high"], best["images"]),
-        oracle_options=dict(options),
-    )
+    shares = attack_shares(store, names, predictor=predictor)
+    name = min(shares, key=lambda name: shares[name].value)
+    options = store.manifest.attacks[name].spec.oracle_options
+    return Strongest(name, options["state"], options["steps"], options["damping"], shares[name], dict(options))
 
 
 def by_oracle(store: Store, *, predictor: str = DEPLOYED, state: str | None = DEPLOYED) -> pl.DataFrame:
@@ -244,12 +213,12 @@ def by_oracle(store: Store, *, predictor: str = DEPLOYED, state: str | None = DE
         The columns of `accuracy`, and the oracle's i, K, damping, aware.
     """
     table = accuracy(store, grid_attacks(store), predictor=predictor, state=state)
-    configs = [store.manifest.attacks[name].spec.oracle_options for name in table["attack"]]
+    options = [store.manifest.attacks[name].spec.oracle_options for name in table["attack"]]
     return table.with_columns(
-        pl.Series("i", [c["state"] for c in configs], dtype=pl.Int32),
-        pl.Series("K", [c["steps"] for c in configs], dtype=pl.Int32),
-        pl.Series("damping", [c["damping"] for c in configs], dtype=pl.Float64),
-        pl.Series("aware", [c.get("aware", False) for c in configs], dtype=pl.Boolean),
+        pl.Series("i", [o["state"] for o in options], dtype=pl.Int32),
+        pl.Series("K", [o["steps"] for o in options], dtype=pl.Int32),
+        pl.Series("damping", [o["damping"] for o in options], dtype=pl.Float64),
+        pl.Series("aware", [o.get("aware", False) for o in options], dtype=pl.Boolean),
     )
 
 
@@ -283,8 +252,7 @@ def by_setting(store: Store) -> pl.DataFrame:
     records = []
     for predictor, record in store.manifest.predictors.items():
         if record.entropy is not None:
-            found = paper_minimum(store, names, predictor=predictor)
-            share = (found.value, found.low, found.high, found.images)
+            share = astuple(paper_minimum(store, names, predictor=predictor))
             records.append((predictor, record.entropy.words, record.entropy.every, record.entropy.steps, *share))
     columns = ["predictor", "variant", "every", "steps", *SHARE_COLUMNS]
     return pl.DataFrame(records, schema=columns, orient="row")
@@ -320,22 +288,23 @@ def shown_from(source: Store, target: Store) -> list[str]:
     if home == target.folder.resolve():
         return own
     made = {name for name in own if configs[name].spec.group == "grid-aware"} or {*own}
-    names = []
-    for name in judged_attacks(target):
-        spec = target.manifest.attacks[name].spec
-        options = spec.options
-        if spec.attack != "stored" or source_at(options["store"], target.folder) != home:
-            continue
-        same = options["model"] == source.manifest.model.hash
-        if same and options["attack"] in made and options["hash"] == configs[options["attack"]].hash:
-            names.append(name)
-    return names
+
+    def shown(spec: AttackSpec) -> bool:
+        if spec.attack != "stored" or source_at(spec.options["store"], target.folder) != home:
+            return False
+        name, unchanged = spec.options["attack"], spec.options["model"] == source.manifest.model.hash
+        return unchanged and name in made and spec.options["hash"] == configs[name].hash
+
+    return [name for name in judged_attacks(target) if shown(target.manifest.attacks[name].spec)]
+
+
+def _at(state: str | None) -> pl.Expr:
+    """Selects the rows of a state; None or "deployed" for the deployed one."""
+    return pl.col("deployed") if state in (None, DEPLOYED) else pl.col("state") == state
 
 
 def _column(predictor: str, state: str | None) -> pl.Expr:
-    """Selects the rows of a predictor at a state; None or "deployed" for the deployed one."""
-    here = pl.col("deployed") if state in (None, DEPLOYED) else pl.col("state") == state
-    return (pl.col("predictor") == predictor) & here
+    return (pl.col("predictor") == predictor) & _at(state)
 
 
 def check_union_known(store: Store, predictor: str, state: str | None) -> None:

@@ -35,7 +35,7 @@ def difference(
         check_complete(store, names)
         check_union_known(store, predictor, state)
     tried = min(tried_images(s, names) for s in (a, b))
-    left, right = (outcomes(s, names, predictor=predictor, state=state)[2][:tried] for s in (a, b))
+    left, right = (outcomes(s, names, predictor=predictor, state=state)[0][:tried] for s in (a, b))
     return bootstrap_difference(np.all(left, axis=1), np.all(right, axis=1))
 
 
@@ -48,6 +48,5 @@ def shared_attacks(a: Store, b: Store, attacks: Sequence[str]) -> list[str]:
 
 def tried_images(store: Store, attacks: Sequence[str]) -> int:
     """Number of images, the first of the data, that all these attacks were run on."""
-    limits = [store.manifest.attacks[name].spec.limit for name in attacks]
     images = store.manifest.data.images
-    return min([images, *(limit for limit in limits if limit is not None)])
+    return min([images, *(store.manifest.attacks[name].spec.runs_on(images) for name in attacks)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from statistics import NormalDist
 
 import numpy as np
@@ -111,13 +112,16 @@ def bootstrap_minimum_difference(a: NDArray[np.bool_], b: NDArray[np.bool_], *, 
 
 def _resampled_means(values: NDArray[np.float32], seed: int) -> NDArray[np.float64]:
     """Column means over images drawn with replacement, (RESAMPLES, columns)."""
-    generator = np.random.default_rng(seed)
     images = len(values)
-    means = np.empty((RESAMPLES, values.shape[1]))
-    for begin in range(0, RESAMPLES, 100):  # a hundred resamples at a time, to bound the memory
-        weights = generator.multinomial(images, np.full(images, 1 / images), size=100)
-        means[begin : begin + 100] = weights.astype(np.float32) @ values / images
-    return means
+    return np.concatenate([weights @ values / images for weights in _draws(images, seed)]).astype(np.float64)
+
+
+@lru_cache(maxsize=2)
+def _draws(images: int, seed: int) -> list[NDArray[np.float32]]:
+    """How often each image is drawn in each resample, a hundred resamples at a time."""
+    generator, share = np.random.default_rng(seed), np.full(images, 1 / images)
+    blocks = [generator.multinomial(images, share, size=100) for _ in range(0, RESAMPLES, 100)]
+    return [block.astype(np.float32) for block in blocks]
 
 
 def _percentiles(values: NDArray[np.float64]) -> tuple[float, float]:

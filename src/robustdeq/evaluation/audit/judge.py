@@ -79,21 +79,21 @@ class Audit:
 
     def table(self) -> str:
         """The accuracies of the predictor and of its static base, the flags, and the verdict, as text."""
-        beside = self.base_union is not None
-        lines = [f"{'accuracy':24}  {'deployed':>26}" + (f"  {'static base':>26}" if beside else "")]
 
-        def line(name: str, own: Share, base: Share | None) -> str:
-            return f"{name:24}  {own!s:>26}" + (f"  {base!s:>26}" if base is not None else "")
+        def line(name: str, *values: Share | Difference | str | None) -> str:
+            return f"{name:24}" + "".join(f"  {value!s:>26}" for value in values if value is not None)
 
-        lines.append(line("clean", self.clean, self.base_clean))
-        lines += [line(name, share, self.base_attacks.get(name)) for name, share in self.attacks.items()]
-        lines.append(line("union", self.union, self.base_union))
-        if self.gain is not None:
-            lines.append(f"{'gain over static base':24}  {self.gain!s:>26}")
-        cost = f"{'evaluations of f':24}  {self.probes.cost:26.1f}"
-        lines.append(cost + (f"  {self.probes.base_cost:26.1f}" if beside else ""))
-        seconds = f"{'seconds per image':24}  {self.seconds:26.2g}"
-        lines.append(seconds + (f"  {self.base_seconds:26.2g}" if self.base_seconds is not None else ""))
+        beside, costs = self.base_union is not None, (self.probes.cost, self.probes.base_cost)
+        seconds = (self.seconds, self.base_seconds)
+        lines = [
+            line("accuracy", "deployed", "static base" if beside else None),
+            line("clean", self.clean, self.base_clean),
+            *(line(name, share, self.base_attacks.get(name)) for name, share in self.attacks.items()),
+            line("union", self.union, self.base_union),
+            *([] if self.gain is None else [line("gain over static base", self.gain)]),
+            line("evaluations of f", *(f"{cost:.1f}" for cost in costs[: 1 + beside])),
+            line("seconds per image", *(f"{value:.2g}" for value in seconds if value is not None)),
+        ]
         lines += [f"flag {f.name}: {f.meaning} ({f.value:.1%}, tolerated {f.limit:.1%})" for f in self.flags]
         return "\n".join([*lines, f"verdict: {self.verdict}"])
 
@@ -103,28 +103,23 @@ def finish_audit(plan: Plan, store: Store, x: Tensor, y: Tensor, *, write: bool)
     images = plan.subject.pixels(x)
     oracle = build_oracle(next(spec for spec in plan.specs if spec.name == "apgd-ce"), plan.subject)
     probes = probe(plan.subject, oracle, images, y.to(images.device))
-    sample = images[: plan.batch_size]
+    sample = images[: plan.wanted.batch_size]
     base = plan.scored.get("base")
     seconds = seconds_per_image(plan.subject, sample)
     base_seconds = None if base is None else seconds_per_image(base, sample)
-    audit = judge(store, plan.subject, probes, seconds, base_seconds)
-    if write:
-        write_atomically(store.folder / FILE, (json.dumps(asdict(audit), indent=2) + "\n").encode())
-    return audit
-
-
-def judge(store: Store, subject: Subject, probes: Probes, seconds: float, base_seconds: float | None) -> Audit:
-    """Flags and verdict from the results of a store and the probes."""
     inside = metrics.judged_attacks(store)
     flags = [
         Flag(name, FLAGS[name], value, limit)
-        for name, value, limit in _measurements(store, subject, probes, inside)
+        for name, value, limit in _measurements(store, plan.subject, probes, inside)
         if value > limit
     ]
     union = metrics.union_accuracy(store, inside)
     has_base = "base" in store.manifest.predictors
-    gain = _gain(store, inside) if has_base else None
-    return Audit(
+    gain = None
+    if has_base:
+        own, static = (metrics.outcomes(store, inside, predictor=name)[0] for name in (metrics.DEPLOYED, "base"))
+        gain = bootstrap_difference(np.all(static, axis=1), np.all(own, axis=1))
+    audit = Audit(
         verdict=_verdict(flags, union, gain),
         flags=flags,
         clean=metrics.clean_accuracy(store),
@@ -138,11 +133,9 @@ def judge(store: Store, subject: Subject, probes: Probes, seconds: float, base_s
         seconds=seconds,
         base_seconds=base_seconds,
     )
-
-
-def _gain(store: Store, attacks: list[str]) -> Difference:
-    own, base = (metrics.outcomes(store, attacks, predictor=name)[2] for name in (metrics.DEPLOYED, "base"))
-    return bootstrap_difference(np.all(base, axis=1), np.all(own, axis=1))
+    if write:
+        write_atomically(store.folder / FILE, (json.dumps(asdict(audit), indent=2) + "\n").encode())
+    return audit
 
 
 def _verdict(flags: list[Flag], union: Share, gain: Difference | None) -> str:
@@ -160,8 +153,7 @@ def _measurements(store: Store, subject: Subject, probes: Probes, inside: list[s
     configs = store.manifest.attacks
     black = [name for name in inside if configs[name].spec.attack in BLACK_BOX or configs[name].spec.on == "base"]
     white = [name for name in inside if name not in black]
-    _, _, by_white = metrics.outcomes(store, white)
-    _, _, by_black = metrics.outcomes(store, black)
+    by_white, by_black = (metrics.outcomes(store, names)[0] for names in (white, black))
     only_black = by_white.all(axis=1) & ~by_black.all(axis=1)
     accuracies = {name: share.value for name, share in metrics.attack_shares(store).items()}
     short = next(name for name in ("pgd-ready", "pgd-direct") if name in accuracies)

@@ -64,20 +64,19 @@ def _predict(subject: Subject, x: Tensor) -> Tensor:
 
 
 def _vanishes(oracle: Oracle, x: Tensor, y: Tensor) -> Tensor:
-    parts = halving(lambda rows: _vanishes_at_once(oracle, x[rows], y[rows]), torch.arange(len(x), device=x.device))
-    return torch.cat(parts)
+    def vanishes(rows: Tensor) -> Tensor:
+        gradient = None
+        with torch.enable_grad(), oracle.prepared():
+            variable = x[rows].requires_grad_()
+            logits = oracle(variable)
+            if logits.requires_grad:
+                loss = cross_entropy(logits, y[rows]).sum()
+                (gradient,) = torch.autograd.grad(loss, variable, allow_unused=True)
+        if gradient is None:
+            return torch.ones_like(rows, dtype=torch.bool)
+        return ((gradient == 0) | ~gradient.isfinite()).flatten(1).all(1)
 
-
-def _vanishes_at_once(oracle: Oracle, x: Tensor, y: Tensor) -> Tensor:
-    with torch.enable_grad(), oracle.prepared():
-        variable = x.clone().requires_grad_()
-        logits = oracle(variable)
-        if not logits.requires_grad:
-            return torch.ones_like(y, dtype=torch.bool)
-        (gradient,) = torch.autograd.grad(cross_entropy(logits, y).sum(), variable, allow_unused=True)
-    if gradient is None:
-        return torch.ones_like(y, dtype=torch.bool)
-    return ((gradient == 0) | ~gradient.isfinite()).flatten(1).all(1)
+    return torch.cat(halving(vanishes, torch.arange(len(x), device=x.device)))
 
 
 def _share(flags: Tensor) -> float:

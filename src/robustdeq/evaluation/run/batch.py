@@ -17,7 +17,7 @@ from robustdeq.evaluation.run.plan import Plan
 from robustdeq.evaluation.run.stacking import attack_together
 from robustdeq.evaluation.store.attack_spec import AttackSpec
 from robustdeq.evaluation.store.schema import PARTIAL_SCHEMA
-from robustdeq.evaluation.suites.stored import stored_images
+from robustdeq.evaluation.store.sources import stored_images
 from robustdeq.evaluation.suites.subject import Subject
 from robustdeq.models.predictor import FINAL, entropy
 from robustdeq.threat import cross_entropy
@@ -57,7 +57,7 @@ class Batches:
         x, y = self._batch(index)
         scored = self.plan.scored.items()
         return pl.concat(
-            [rows(name, s, score(s, x, self.plan.all_states), index, y, diagnostics=True) for name, s in scored]
+            [rows(name, s, score(s, x, self.plan.wanted.all_states), index, y, diagnostics=True) for name, s in scored]
         ).with_columns(correct=pl.col("prediction") == pl.col("label"))
 
     def _attacked(self, specs: Sequence[AttackSpec], pairs: Tensor) -> tuple[pl.DataFrame, Tensor]:
@@ -67,10 +67,10 @@ class Batches:
         began, diagnostics = time.monotonic(), specs[0].diagnostics
         frames = []
         for name, subject in self.plan.scored.items():
-            if name == "deployed" and logits is not None and not self.plan.all_states:
+            if name == "deployed" and logits is not None and not self.plan.wanted.all_states:
                 scores = Scores([subject.deployed_state], logits[None])
             else:
-                scores = score(subject, images, self.plan.all_states)
+                scores = score(subject, images, self.plan.wanted.all_states)
             clean = score(subject, x, all_states=True) if diagnostics and subject.dynamic else None
             also = {"queries": queries, "number": number}
             frames.append(rows(name, subject, scores, index, y, clean=clean, diagnostics=diagnostics, also=also))
@@ -83,9 +83,9 @@ class Batches:
         """Adversarial images, queries, and the deployed logits if the attack was on the deployed predictor."""
         if specs[0].attack == "stored":
             return stored_images(specs[0], self.folder, x, index), torch.zeros_like(y), None
-        if self.plan.all_states:  # all states are scored anyway: attack the base, which saves the defended pass
+        if self.plan.wanted.all_states:  # all states are scored anyway: attack the base, which saves the defended pass
             specs = [replace(spec, on="base") if spec.every_image and spec.blind else spec for spec in specs]
-        result = attack_together(specs, number, self.plan.subject, self.plan.seed, x, y, index, self.watch)
+        result = attack_together(specs, number, self.plan.subject, self.plan.wanted.seed, x, y, index, self.watch)
         return result.images, result.queries, result.logits if specs[0].on == "deployed" else None
 
     def _batch(self, index: Tensor) -> tuple[Tensor, Tensor]:
@@ -149,17 +149,9 @@ def rows(
     diagnostics: bool = False,
     also: Mapping[str, Tensor] | None = None,
 ) -> pl.DataFrame:
-    """The store's rows, one per state and image.
+    """The store's rows, one per state and image, with `also` as further columns of one value per image.
 
-    Args:
-        name: Name of the predictor in the store.
-        subject: The predictor.
-        scores: Its scores of these images.
-        index: Positions of the images in the data.
-        labels: Labels of the images.
-        clean: Scores of the clean images, to measure how far the states have moved.
-        diagnostics: Whether to store residuals and deviations of the states.
-        also: Further columns, one value per image.
+    `diagnostics` stores the residuals of the states, and how far they have moved from those of the clean images.
     """
     names, states = scores.names, len(scores.names)
     per_image = {"image": index.to(labels.device), "label": labels, **(also or {})}
@@ -169,7 +161,8 @@ def rows(
     if diagnostics and scores.states is not None:
         residual = scores.residual
         if clean is not None and clean.states is not None:
-            deviation = torch.stack(list(map(relative_change, scores.states, clean.states)))
+            pairs = zip(scores.states.flatten(2), clean.states.flatten(2), strict=True)
+            deviation = torch.stack([(z - origin).norm(dim=1) / origin.norm(dim=1) for z, origin in pairs])
     length, state = states * len(index), np.repeat(names, len(index))
     return pl.DataFrame(
         {
@@ -188,9 +181,3 @@ def _null_padded(values: Tensor | None, length: int) -> pl.Series:
     """Values (N, B) of the solver's states as a column; null for the unrolled final state."""
     known = pl.Series([] if values is None else values.flatten().cpu().numpy(), dtype=pl.Float32)
     return known.extend_constant(None, length - len(known))
-
-
-def relative_change(z: Tensor, origin: Tensor) -> Tensor:
-    """||z - origin|| / ||origin|| of each image."""
-    change, size = ((v.reshape(len(v), -1)).norm(dim=1) for v in (z - origin, origin))
-    return change / size

@@ -25,13 +25,7 @@ class NotLogitsError(ValueError):
 
 
 def first_logits(subject: Subject, x: Tensor) -> Tensor:
-    """The predictor's logits on the first images of x.
-
-    Raises:
-        NotLogitsError: The predictor returns something else.
-        RuntimeError: The predictor raises a RuntimeError.
-        ValueError: The predictor raises another error.
-    """
+    """The predictor's logits on the first images of x; if it fails, the error names the images' shape."""
     some = subject.pixels(x[:COUNT])
     with torch.no_grad(), subject.prepared():
         try:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TypeVar
+from typing import Any
 
 from robustdeq.evaluation.run.fingerprint import alike
 from robustdeq.evaluation.store.attack_spec import AttackSpec, canonical
 from robustdeq.evaluation.store.manifest import (
-    Answers,
     AttackRecord,
-    DataRecord,
     Manifest,
     ModelRecord,
     PredictorRecord,
@@ -23,9 +21,9 @@ from robustdeq.evaluation.store.manifest import (
 )
 from robustdeq.evaluation.store.store import Store
 from robustdeq.evaluation.suites.subject import Subject
+from robustdeq.evaluation.suites.suite import Suite
 from robustdeq.host.differences import differences as unequal
 from robustdeq.host.provenance import provenance
-from robustdeq.threat import Threat
 
 GROWING = ("attacks", "suites", "asked", "notes", "runs")
 """Manifest fields that another run in the same store extends; all others must be equal."""
@@ -36,92 +34,69 @@ SHOWN = 12
 PATIENCE = 600.0
 """Seconds that other processes wait for process 0 to write the manifest."""
 
-T = TypeVar("T")
-
 
 class OtherStoreError(ValueError):
     """The store holds results of another model or configuration, so this run cannot resume it."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Plan:
     """What is evaluated, on which images, by which attacks."""
 
-    name: str
-    """Name of the model."""
+    wanted: Manifest
+    """The manifest of a new store with this run alone."""
     scored: dict[str, Subject]
     """The predictors that every adversarial image is scored on; the first is "deployed"."""
-    data: DataRecord
-    threat: Threat
-    suite: str
-    asked: SuiteRequest
-    specs: Sequence[AttackSpec]
-    notes: Sequence[str] = field(default=())
-    seed: int
-    batch_size: int
-    shard_size: int
-    union: bool
-    all_states: bool
-    """Whether every state is scored, not only the deployed one."""
-    answers: Answers | None = None
-    """Fingerprint of the deployed predictor; None if it is random."""
 
     @property
     def subject(self) -> Subject:
         """The deployed predictor."""
         return self.scored["deployed"]
 
-    def manifest(self, world_size: int) -> Manifest:
-        """The manifest of a new store with this run."""
-        subject, started = self.subject, datetime.now(UTC).isoformat(timespec="seconds")
-        description = subject.describe()
-        return Manifest(
-            model=ModelRecord(
-                name=self.name,
-                kind=subject.model_kind or self.name,
-                hash=hashlib.sha256(canonical(description).encode()).hexdigest()[:12],
-                metadata=subject.metadata,
-                **description,
-            ),
-            predictors={
-                name: PredictorRecord(deployed_state=s.deployed_state, states=s.state_names, **s.describe())
-                for name, s in self.scored.items()
-            },
-            dynamic=subject.dynamic is not None,
-            data=self.data,
-            threat=self.threat,
-            seed=self.seed,
-            dtype=str(subject.dtype).removeprefix("torch."),
-            batch_size=self.batch_size,
-            shard_size=self.shard_size,
-            union=self.union,
-            all_states=self.all_states,
-            answers=self.answers,
-            attacks={spec.name: AttackRecord.of(spec) for spec in self.specs},
-            suites=[self.suite],
-            asked=[self.asked],
-            notes=list(self.notes),
-            runs=[RunRecord(started=started, batch_size=self.batch_size, **provenance(world_size))],
-        )
+    @property
+    def specs(self) -> list[AttackSpec]:
+        """The attacks of this run."""
+        return [record.spec for record in self.wanted.attacks.values()]
 
 
-def join(
-    store: Store, plan: Plan, *, rank: int, world_size: int, batch_dependent: Callable[[], bool] = lambda: True
-) -> None:
-    """Write the manifest of a new store, or resume a store; refuse one of another model or configuration.
+def make_plan(
+    name: str, scored: dict[str, Subject], suite: Suite, asked: SuiteRequest, world_size: int, **settings: Any
+) -> Plan:
+    """The plan of a run; `settings` are the fields of the manifest that do not follow from the other arguments."""
+    subject, started = scored["deployed"], datetime.now(UTC).isoformat(timespec="seconds")
+    description = subject.describe()
+    wanted = Manifest(
+        model=ModelRecord(
+            name=name,
+            kind=getattr(subject.model, "model_name", None) or name,
+            hash=hashlib.sha256(canonical(description).encode()).hexdigest()[:12],
+            metadata=subject.metadata,
+            **description,
+        ),
+        predictors={
+            name: PredictorRecord(deployed_state=s.deployed_state, states=s.state_names, **s.describe())
+            for name, s in scored.items()
+        },
+        dynamic=subject.dynamic is not None,
+        dtype=str(subject.dtype).removeprefix("torch."),
+        attacks={spec.name: AttackRecord(spec=spec, hash=spec.hash) for spec in suite.specs},
+        suites=[suite.name],
+        asked=[asked],
+        notes=suite.notes,
+        runs=[RunRecord(started=started, batch_size=settings["batch_size"], **provenance(world_size))],
+        **settings,
+    )
+    return Plan(wanted, scored)
 
-    Args:
-        store: The store.
-        plan: What this run is to do.
-        rank: Rank of this process.
-        world_size: Number of processes.
-        batch_dependent: Tells whether predictions may depend on the batch, so that another batch size is another
-            configuration. Called only if the batch size differs.
+
+def join(store: Store, wanted: Manifest, rank: int, batch_dependent: Callable[[], bool]) -> None:
+    """Write the manifest of a new store, or resume a store.
+
+    If predictions are `batch_dependent`, another batch size is another configuration; asked only if it differs.
 
     Raises:
-        OtherStoreError: The store differs; the message lists the differences.
+        OtherStoreError: The store is of another model or configuration; the message lists the differences.
     """
-    wanted = plan.manifest(world_size)
     found = store.read_manifest()
     if found is None:
         if rank == 0 and store.shards(None):
@@ -130,8 +105,8 @@ def join(
             )
         merged = wanted
     else:
-        free = found.batch_size != plan.batch_size and not batch_dependent()
-        lines = differences(replace(found, batch_size=plan.batch_size) if free else found, wanted)
+        free = found.batch_size != wanted.batch_size and not batch_dependent()
+        lines = _differences(replace(found, batch_size=wanted.batch_size) if free else found, wanted)
         if lines:
             if (more := len(lines) - SHOWN) > 1:
                 lines = [*lines[:SHOWN], f"and {more} more"]
@@ -139,7 +114,7 @@ def join(
                 f"{store.folder} holds results of another model or configuration; give another --out, "
                 "or the same options:\n  " + "\n  ".join(lines)
             )
-        merged = merge(found, wanted)
+        merged = _merge(found, wanted)
     if rank == 0:
         store.write_manifest(merged)
     else:
@@ -163,7 +138,7 @@ def _wait_for(store: Store, attacks: Iterable[str]) -> None:
         time.sleep(0.05)
 
 
-def differences(found: Manifest, wanted: Manifest) -> list[str]:
+def _differences(found: Manifest, wanted: Manifest) -> list[str]:
     """Why a run cannot resume a store, one line per difference; empty if it can."""
     lines = unequal(found.as_json(), wanted.as_json(), where="the store", free=(*GROWING, *DESCRIPTIVE))
     if not lines and found.answers and wanted.answers and not alike(found.answers, wanted.answers):
@@ -175,19 +150,18 @@ def differences(found: Manifest, wanted: Manifest) -> list[str]:
     return lines
 
 
-def merge(found: Manifest, wanted: Manifest) -> Manifest:
+def _merge(found: Manifest, wanted: Manifest) -> Manifest:
     """The manifest of a resumed store; a run with the same provenance as an earlier one is not listed again."""
+
+    def more(name: str) -> Any:
+        before = getattr(found, name)
+        return [*before, *(entry for entry in getattr(wanted, name) if entry not in before)]
+
     new = wanted.runs[0]
     return replace(
         found,
-        attacks={**found.attacks, **{k: v for k, v in wanted.attacks.items() if k not in found.attacks}},
-        suites=_more(found.suites, wanted.suites),
-        asked=_more(found.asked, wanted.asked),
-        notes=_more(found.notes, wanted.notes),
+        attacks=found.attacks | {k: v for k, v in wanted.attacks.items() if k not in found.attacks},
+        **{name: more(name) for name in ("suites", "asked", "notes")},
         answers=wanted.answers if found.answers == [] else found.answers,
-        runs=found.runs if any(run.same_setup(new) for run in found.runs) else [*found.runs, new],
+        runs=found.runs if any(replace(run, started=new.started) == new for run in found.runs) else [*found.runs, new],
     )
-
-
-def _more(found: list[T], wanted: list[T]) -> list[T]:
-    return [*found, *(entry for entry in wanted if entry not in found)]

@@ -14,9 +14,8 @@ from torch import Tensor
 from robustdeq.evaluation.analysis.metrics import strongest
 from robustdeq.evaluation.run import resume
 from robustdeq.evaluation.run.batch import Batches
-from robustdeq.evaluation.run.bounds import DEPLOYED_ROWS, Bounds
 from robustdeq.evaluation.run.plan import Plan
-from robustdeq.evaluation.run.progress import Effort, Progress, Tracker
+from robustdeq.evaluation.run.progress import DEPLOYED_ROWS, Bounds, Effort, Progress, Tracker
 from robustdeq.evaluation.run.resume import PartialItem
 from robustdeq.evaluation.run.schedule import Bundle, Item, Schedule
 from robustdeq.evaluation.store.attack_spec import AttackSpec
@@ -57,7 +56,7 @@ class Runner:
         """The attack that the end of the budget cut off."""
         self.schedule = Schedule(plan, len(y))
         specs = [record.spec for record in store.manifest.attacks.values()]  # of all suites: the union is over them all
-        self.bounds = Bounds(store, specs, plan.threat, len(y), plan.shard_size)
+        self.bounds = Bounds(store, specs, plan.wanted.threat, len(y), plan.wanted.shard_size)
         self.batches = Batches(plan, x, y, store.folder, self._watch)
         self.tracker = Tracker(budget)
         self._done: set[Item] = set()
@@ -95,8 +94,7 @@ class Runner:
     def _is_stored(self, item: Item) -> bool:
         """Whether the store has the item's rows, and its images where they are to be kept."""
         attack, shard, store = item.attack, item.shard, self.store
-        images = store.clean_images_path(shard) if attack is None else store.images_path(attack, shard)
-        return (not self._keeps(attack) or images.is_file()) and store.has(attack, shard)
+        return (not self._keeps(attack) or store.images_path(attack, shard).is_file()) and store.has(attack, shard)
 
     def _keeps(self, attack: str | None) -> bool:
         """Whether the attack's images are to be kept; those of another store are kept there."""
@@ -134,13 +132,14 @@ class Runner:
         self.batches.scoring_seconds = 0.0
         index = torch.arange(*self.schedule.span(first))
         if first.attack is None:
-            table = pl.concat([self.batches.clean(part) for part in index.split(self.plan.batch_size)])
-            self.store.write_clean(
-                first.shard, table, (index, self.batches.images(index)) if self.keep_images else None
-            )
+            table = pl.concat([self.batches.clean(part) for part in index.split(self.plan.wanted.batch_size)])
+            kept = (index, self.batches.images(index)) if self.keep_images else None
+            self.store.write(None, first.shard, table, kept)
             images, written = len(index), list(bundle)
         else:
-            images, written = self._run_attacks(bundle, self._survivors(first, index) if self.plan.union else index)
+            images, written = self._run_attacks(
+                bundle, self._survivors(first, index) if self.plan.wanted.union else index
+            )
         seconds = self.tracker.elapsed()
         if first.attack is not None:
             self.tracker.finish(images, self.batches.scoring_seconds)
@@ -159,7 +158,7 @@ class Runner:
         Returns:
             The number of images that this run has attacked, and the items that it has written.
         """
-        first, size = bundle[0], self.plan.batch_size
+        first, size = bundle[0], self.plan.wanted.batch_size
         specs = [resolved(self.store, self.schedule.specs[str(item.attack)]) for item in bundle]
         pairs = torch.cartesian_prod(torch.arange(len(specs)), index).reshape(-1, 2)
         partial = self._partial(first)  # a bundle of several items is one batch, which is never partial
@@ -192,7 +191,7 @@ class Runner:
         table = table.join(clean, on=KEYS, how="left", maintain_order="left").with_columns(
             success=pl.col("prediction") != pl.col("label")
         )
-        self.store.write_attack(str(item.attack), item.shard, table, images)
+        self.store.write(item.attack, item.shard, table, images)
 
     def _survivors(self, item: Item, index: Tensor) -> Tensor:
         """Images that are classified correctly, and that no earlier attack of this plan has broken."""

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from robustdeq.evaluation.run.plan import Plan
 from robustdeq.evaluation.run.progress import Effort
 from robustdeq.evaluation.run.stacking import bundles
-from robustdeq.evaluation.store.attack_spec import counts
 
 
 @dataclass(frozen=True)
@@ -31,18 +30,20 @@ class Schedule:
 
     def __init__(self, plan: Plan, images: int) -> None:
         self.plan, self.images = plan, images
-        specs = sorted(plan.specs, key=lambda spec: spec.cost()) if plan.union else plan.specs
+        specs = sorted(plan.specs, key=lambda spec: spec.cost()) if plan.wanted.union else plan.specs
         self.specs = {spec.name: spec for spec in specs}
         self.bundles = list(self._bundles())
         self.items = [item for bundle in self.bundles for item in bundle]
 
     def _bundles(self) -> Iterator[Bundle]:
         plan, specs = self.plan, list(self.specs.values())
-        size = min(plan.shard_size, self.images)
+        size = min(plan.wanted.shard_size, self.images)
         # under union an attack depends on which images the attacks before it have broken, so each runs by itself
-        groups = [(s,) for s in specs] if plan.union else bundles(specs, plan.subject, size, plan.batch_size)
+        groups = (
+            [(s,) for s in specs] if plan.wanted.union else bundles(specs, plan.subject, size, plan.wanted.batch_size)
+        )
         for names in ((None,), *(tuple(spec.name for spec in group) for group in groups)):
-            for shard in range(-(-self.limit(names[0]) // plan.shard_size)):
+            for shard in range(-(-self.limit(names[0]) // plan.wanted.shard_size)):
                 yield tuple(Item(name, shard) for name in names)
 
     def order(self, rank: int, world_size: int) -> tuple[Bundle, ...]:
@@ -50,27 +51,26 @@ class Schedule:
 
         Under union the attacks of a shard depend on each other, so a shard belongs to one process.
         """
-        owners = [b[0].shard if self.plan.union else k for k, b in enumerate(self.bundles)]
+        owners = [b[0].shard if self.plan.wanted.union else k for k, b in enumerate(self.bundles)]
         own = [bundle for owner, bundle in zip(owners, self.bundles, strict=True) if owner % world_size == rank]
         offset = rank * len(self.bundles) // world_size  # helpers start at different places
         return (*own, *self.bundles[offset:], *self.bundles[:offset])
 
     def limit(self, attack: str | None) -> int:
         """Number of images that the attack runs on."""
-        limit = None if attack is None else self.specs[attack].limit
-        return self.images if limit is None else min(limit, self.images)
+        return self.images if attack is None else self.specs[attack].runs_on(self.images)
 
     def span(self, item: Item) -> tuple[int, int]:
         """Position of the item's first image, and one past its last."""
-        begin = item.shard * self.plan.shard_size
-        return begin, min(begin + self.plan.shard_size, self.limit(item.attack))
+        begin = item.shard * self.plan.wanted.shard_size
+        return begin, min(begin + self.plan.wanted.shard_size, self.limit(item.attack))
 
     def needs(self, item: Item) -> list[Item]:
         """The items that must be done before this one."""
         if item.attack is None:
             return []
         needed = [Item(None, item.shard)]
-        if self.plan.union:
+        if self.plan.wanted.union:
             needed += self.earlier(item)
         if self.specs[item.attack].oracle == "strongest":
             needed += [other for other in self.items if other.attack and self.specs[other.attack].in_grid]
@@ -81,24 +81,20 @@ class Schedule:
         assert item.attack is not None
         names = list(self.specs)
         before = (self.specs[name] for name in names[: names.index(item.attack)])
-        inside = [spec.name for spec in before if counts(spec.group, spec.threat, self.plan.threat)]
-        return [Item(name, item.shard) for name in inside if item.shard * self.plan.shard_size < self.limit(name)]
+        inside = [spec.name for spec in before if spec.counts(self.plan.wanted.threat)]
+        return [
+            Item(name, item.shard) for name in inside if item.shard * self.plan.wanted.shard_size < self.limit(name)
+        ]
 
     def effort(self, items: Iterable[Item], unbroken: NDArray[np.bool_], kept: Mapping[Item, int]) -> Effort:
-        """What the items take.
-
-        Args:
-            items: The items.
-            unbroken: For every image, whether no attack has broken it yet; some attacks leave broken images alone.
-            kept: Number of images of partial items that are done already.
-        """
+        """What the items take; some attacks leave broken images alone, and `kept` images of partial items are done."""
         total = Effort()
         for item in items:
             begin, end = self.span(item)
             spec = None if item.attack is None else self.specs[item.attack]
             images = (end - begin) - min(kept.get(item, 0), end - begin)
-            leaves = spec is not None and (self.plan.union or not spec.every_image)
+            leaves = spec is not None and (self.plan.wanted.union or not spec.every_image)
             share = float(unbroken[begin:end].mean()) if leaves else 1.0
             cost = self.plan.subject.states + 1.0 if spec is None else spec.cost()
-            total += Effort(share * cost * images, (share if self.plan.union else 1.0) * images)
+            total += Effort(share * cost * images, (share if self.plan.wanted.union else 1.0) * images)
         return total

@@ -48,10 +48,8 @@ def stackable(spec: AttackSpec, subject: Subject) -> bool:
 
 def _common(spec: AttackSpec) -> dict[str, object]:
     """What attacks that share batches must have in common: everything but their names and the options in `OWN`."""
-    content = spec.as_json()
     options = {name: value for name, value in spec.oracle_options.items() if name not in OWN}
-    left = {name: value for name, value in content.items() if name not in ("name", "hash", "cost")}
-    return {**left, "oracle_options": options}
+    return {**spec.identity(), "diagnostics": spec.diagnostics, "group": spec.group, "oracle_options": options}
 
 
 def attack_together(
@@ -64,17 +62,9 @@ def attack_together(
     index: Tensor,
     watch: Watch | None = None,
 ) -> AttackResult:
-    """Attack each image with its own attack: one of a group that shares batches, or a single one.
+    """Attack each image with its own attack: `which` holds, for each image, the number of its attack in `specs`.
 
-    Args:
-        specs: The group.
-        which: For each image, the number of its attack in the group, (B,).
-        subject: The deployed predictor.
-        seed: Seed of the evaluation.
-        x: Images, pixels in [0, 1].
-        y: Labels.
-        index: Positions of the images in the data.
-        watch: Called with the number of passes so far of each image.
+    The specs are a group that shares batches, or a single attack.
     """
     first, oracle = build_attack(specs[0], seed), build_oracle(specs[0], subject)
     if len(specs) == 1:

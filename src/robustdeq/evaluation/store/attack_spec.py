@@ -92,6 +92,15 @@ class AttackSpec:
         """The ball that adversarial images stay in."""
         return NORMS[self.norm](self.eps)
 
+    def counts(self, threat: Threat) -> bool:
+        """Whether images that it breaks count as broken: its ball lies in the threat, and it is no sanity check."""
+        inside = self.norm == type(threat).__name__ and self.eps <= threat.eps + ROUNDING
+        return inside and self.group != SANITY
+
+    def runs_on(self, images: int) -> int:
+        """Number of images that it is run on, of so many."""
+        return images if self.limit is None else min(images, self.limit)
+
     @property
     def hash(self) -> str:
         """First 12 hex digits of the SHA-256 over `identity`."""
@@ -105,11 +114,6 @@ class AttackSpec:
     def seed(self, seed: int) -> int:
         """Seed of this attack in an evaluation with the given seed."""
         return int.from_bytes(hashlib.sha256(f"{seed}/{self.name}".encode()).digest()[:4], "little") >> 1
-
-    def as_json(self) -> dict[str, Any]:
-        """The fields as JSON, with hash, cost and whether it may be called AA."""
-        content: dict[str, Any] = json.loads(canonical(asdict(self)))
-        return {**content, "hash": self.hash, "cost": self.cost(), "is_aa": self.is_standard_autoattack}
 
     def cost(self, states: int = 8) -> float:
         """Approximate evaluations of f per image; a backward pass counts as two.
@@ -134,11 +138,6 @@ class AttackSpec:
                 return 1900 * gradient + 5000 * (states + 1.0)
             case _:
                 return states + 1.0
-
-
-def counts(group: str, ball: Threat, threat: Threat) -> bool:
-    """Whether images that an attack breaks count as broken: its ball lies in the threat, and it is no sanity check."""
-    return group != SANITY and type(ball) is type(threat) and ball.eps <= threat.eps + ROUNDING
 
 
 def canonical(content: Any) -> str:

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from robustdeq.defences.switches import VARIANTS
-from robustdeq.evaluation.store.attack_spec import NORMS, AttackSpec, counts
+from robustdeq.evaluation.store.attack_spec import NORMS, AttackSpec
 from robustdeq.models.registry import preset_of
 from robustdeq.threat import Threat
 
@@ -139,11 +139,6 @@ class AttackRecord:
     resolved: ResolvedOracle | None = None
 
     @classmethod
-    def of(cls, spec: AttackSpec) -> AttackRecord:
-        """The record of an attack that has not been run yet."""
-        return cls(spec=spec, hash=spec.hash)
-
-    @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> AttackRecord:
         """Read a record; values that follow from the attack itself are not read."""
         resolved = content.get("resolved")
@@ -155,7 +150,8 @@ class AttackRecord:
 
     def as_json(self) -> dict[str, Any]:
         """The record as JSON, with what follows from the attack itself: cost, and whether it may be called AA."""
-        content = {**self.spec.as_json(), "hash": self.hash}
+        spec = self.spec
+        content = {**asdict(spec), "hash": self.hash, "cost": spec.cost(), "is_aa": spec.is_standard_autoattack}
         return content if self.resolved is None else {**content, "resolved": asdict(self.resolved)}
 
 
@@ -181,10 +177,6 @@ class RunRecord:
     versions: dict[str, Any]
     commit: str | None
     hardware: dict[str, Any]
-
-    def same_setup(self, other: RunRecord) -> bool:
-        """Whether the other run differs in nothing but its time."""
-        return {**asdict(self), "started": None} == {**asdict(other), "started": None}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,35 +207,21 @@ class Manifest:
     notes: list[str]
     runs: list[RunRecord]
 
-    def judged_attacks(self) -> list[str]:
-        """Names of the attacks inside the threat; the others check that attacks work and count for no accuracy."""
-        specs = {name: record.spec for name, record in self.attacks.items()}
-        return [name for name, spec in specs.items() if counts(spec.group, spec.threat, self.threat)]
-
     def as_json(self) -> dict[str, Any]:
         """The content of manifest.json."""
         content = {
             "format": FORMAT,
             "format_version": VERSION,
-            **{f.name: getattr(self, f.name) for f in fields(self)},
-            "model": asdict(self.model),
-            "predictors": {name: asdict(record) for name, record in self.predictors.items()},
-            "data": asdict(self.data),
+            **asdict(self),
             "threat": {"norm": type(self.threat).__name__, "eps": self.threat.eps},
             "attacks": {name: record.as_json() for name, record in self.attacks.items()},
-            "asked": [asdict(request) for request in self.asked],
-            "runs": [asdict(run) for run in self.runs],
         }
         plain: dict[str, Any] = json.loads(json.dumps(content))  # tuples become lists, as they are when read again
         return plain
 
     @classmethod
     def from_json(cls, content: Any, where: str) -> Manifest:
-        """Read the content of a manifest.json, of this version or an earlier one.
-
-        Args:
-            content: Parsed JSON.
-            where: Path of the file, for error messages.
+        """Read the parsed content of the manifest.json at `where`, of this version or an earlier one.
 
         Raises:
             ManifestError: The content is something else.
@@ -256,23 +234,19 @@ class Manifest:
                 "upgrade robustdeq"
             )
         try:
-            return cls(
-                model=_read(ModelRecord, {"kind": _kind(content["model"]), **content["model"]}),
-                predictors={name: _read(PredictorRecord, record) for name, record in content["predictors"].items()},
-                data=_read(DataRecord, content["data"]),
-                threat=NORMS[content["threat"]["norm"]](content["threat"]["eps"]),
-                attacks={name: AttackRecord.from_json(record) for name, record in content["attacks"].items()},
-                asked=_asked(content),
-                runs=[_read(RunRecord, {"batch_size": content["batch_size"], **run}) for run in content["runs"]],
-                answers=content.get("answers", []),
-                **{
-                    name: content[name]
-                    for name in (
-                        *("dynamic", "seed", "dtype", "batch_size", "shard_size"),
-                        *("union", "all_states", "suites", "notes"),
-                    )
-                },
-            )
+            # earlier versions stored only the names of suites
+            asked = content.get("asked") or [{"suite": name} for name in content["suites"]]
+            records: dict[str, Any] = {
+                "model": _read(ModelRecord, {"kind": _kind(content["model"]), **content["model"]}),
+                "predictors": {name: _read(PredictorRecord, p) for name, p in content["predictors"].items()},
+                "data": _read(DataRecord, content["data"]),
+                "threat": NORMS[content["threat"]["norm"]](content["threat"]["eps"]),
+                "attacks": {name: AttackRecord.from_json(record) for name, record in content["attacks"].items()},
+                "asked": [_read(SuiteRequest, entry) for entry in asked],
+                "runs": [_read(RunRecord, {"batch_size": content["batch_size"], **run}) for run in content["runs"]],
+                "answers": content.get("answers", []),
+            }
+            return cls(**{f.name: content[f.name] for f in fields(cls) if f.name not in records}, **records)
         except KeyError as error:
             raise ManifestError(f"{where} is incomplete: it has no {error}; restore it") from None
         except (TypeError, ValueError, AttributeError) as error:
@@ -282,12 +256,6 @@ class Manifest:
 def _read(record: type[Any], content: Mapping[str, Any]) -> Any:
     """A record from the fields it has; fields that a later version added are ignored."""
     return record(**{f.name: content[f.name] for f in fields(record) if f.name in content})
-
-
-def _asked(content: Mapping[str, Any]) -> list[SuiteRequest]:
-    """How suites were asked for; earlier versions stored only their names."""
-    asked = content.get("asked") or [{"suite": name} for name in content["suites"]]
-    return [_read(SuiteRequest, entry) for entry in asked]
 
 
 def _kind(model: Mapping[str, Any]) -> str:

@@ -15,12 +15,15 @@ import polars as pl
 from safetensors import safe_open
 from safetensors.torch import save
 from torch import Tensor
+from typing_extensions import override
 
 from robustdeq.evaluation.store.manifest import Manifest
 from robustdeq.evaluation.store.schema import ATTACK_SCHEMA, CLEAN_SCHEMA
 from robustdeq.host.files import remove_stale, write_atomically
 
 MANIFEST = "manifest.json"
+ROOM = 2**30
+"""Bytes of rows that a snapshot keeps in memory; further rows are read from their files each time."""
 
 Images = tuple[Tensor, Tensor]
 """Positions in the data, (B,), and pixels, (B, C, H, W)."""
@@ -72,43 +75,28 @@ class Store:
             remove_stale(self.folder)
             shutil.rmtree(self.folder / "begun", ignore_errors=True)  # where earlier versions kept partial items
 
-    def clean_path(self, shard: int) -> Path:
-        """File of the clean predictions on a data shard."""
-        return self.folder / "clean" / f"shard-{shard:04d}.parquet"
+    def path(self, attack: str | None, shard: int) -> Path:
+        """File of the predictions under an attack (None: of the clean predictions) on a data shard."""
+        folder = "clean" if attack is None else f"attacks/{attack}"
+        return self.folder / folder / f"shard-{shard:04d}.parquet"
 
-    def attack_path(self, attack: str, shard: int) -> Path:
-        """File of the predictions under an attack on a data shard."""
-        return self.folder / "attacks" / attack / f"shard-{shard:04d}.parquet"
-
-    def clean_images_path(self, shard: int) -> Path:
-        """File of the clean images of a data shard."""
-        return self.folder / "clean" / f"shard-{shard:04d}.safetensors"
-
-    def images_path(self, attack: str, shard: int) -> Path:
-        """File of the adversarial images of an attack on a data shard."""
-        return self.folder / "images" / attack / f"shard-{shard:04d}.safetensors"
+    def images_path(self, attack: str | None, shard: int) -> Path:
+        """File of the adversarial images of an attack (None: of the clean images) on a data shard."""
+        folder = "clean" if attack is None else f"images/{attack}"
+        return self.folder / folder / f"shard-{shard:04d}.safetensors"
 
     def has(self, attack: str | None, shard: int) -> bool:
         """Whether an attack (None: the clean predictions) on a data shard is done."""
-        return (self.clean_path(shard) if attack is None else self.attack_path(attack, shard)).is_file()
+        return self.path(attack, shard).is_file()
 
-    def write_clean(self, shard: int, rows: pl.DataFrame, images: Images | None = None) -> None:
-        """Write the clean predictions on a data shard, and the clean images if they are kept."""
-        self._write_images(self.clean_images_path(shard), images)
-        write_atomically(self.clean_path(shard), as_parquet(rows, CLEAN_SCHEMA))
-
-    def write_attack(self, attack: str, shard: int, rows: pl.DataFrame, images: Images | None = None) -> None:
-        """Write the predictions under an attack on a data shard (ATTACK_SCHEMA), and the images if they are kept.
+    def write(self, attack: str | None, shard: int, rows: pl.DataFrame, images: Images | None = None) -> None:
+        """Write the predictions under an attack (None: the clean ones) on a data shard, and images to keep.
 
         The rows are written last: where there are rows, there are images too.
         """
-        self._write_images(self.images_path(attack, shard), images)
-        write_atomically(self.attack_path(attack, shard), as_parquet(rows, ATTACK_SCHEMA))
-
-    @staticmethod
-    def _write_images(path: Path, images: Images | None) -> None:
         if images is not None:
-            write_atomically(path, as_safetensors(images))
+            write_atomically(self.images_path(attack, shard), as_safetensors(images))
+        write_atomically(self.path(attack, shard), as_parquet(rows, _schema(attack)))
 
     def log_time(self, rank: int, record: dict[str, Any]) -> None:
         """Note how long a work item took. Times are shown and never compared, so a full disk is ignored."""
@@ -139,8 +127,8 @@ class Store:
 
     def shards(self, attack: str | None) -> list[int]:
         """Numbers of the finished data shards of an attack (None: of the clean predictions)."""
-        folder = self.clean_path(0).parent if attack is None else self.attack_path(attack, 0).parent
-        return sorted(int(path.stem.removeprefix("shard-")) for path in folder.glob("shard-*.parquet"))
+        files = self.path(attack, 0).parent.glob("shard-*.parquet")
+        return sorted(int(path.stem.removeprefix("shard-")) for path in files)
 
     def complete(self, attack: str | None) -> bool:
         """Whether an attack (None: the clean predictions) is done on every image."""
@@ -149,8 +137,7 @@ class Store:
     def planned_shards(self, attack: str | None) -> int:
         """Number of data shards that an attack has when it is done."""
         images = self.manifest.data.images
-        limit = None if attack is None else self.manifest.attacks[attack].spec.limit
-        images = images if limit is None else min(limit, images)
+        images = images if attack is None else self.manifest.attacks[attack].spec.runs_on(images)
         return -(-images // self.manifest.shard_size)
 
     def clean(self) -> pl.LazyFrame:
@@ -159,7 +146,7 @@ class Store:
 
     def shard_rows(self, attack: str | None, shard: int) -> pl.LazyFrame:
         """Rows of an attack (None: of the clean predictions) on one data shard."""
-        path = self.clean_path(shard) if attack is None else self.attack_path(attack, shard)
+        path = self.path(attack, shard)
         rows = pl.scan_parquet(path.absolute(), glob=False)  # a folder named seed[01] is no pattern
         try:
             rows.collect_schema()
@@ -178,13 +165,8 @@ class Store:
         frames = [self._file_rows(name).select(pl.lit(name).alias("attack"), pl.all()) for name in names]
         return pl.concat(frames) if frames else pl.LazyFrame(schema={"attack": pl.String, **ATTACK_SCHEMA})
 
-    def clean_images(self, shard: int) -> Images | None:
-        """The clean images of a data shard; None if they are not kept."""
-        path = self.clean_images_path(shard)
-        return read_images(path) if path.is_file() else None
-
-    def images(self, attack: str, shard: int) -> Images:
-        """The adversarial images of an attack on a data shard."""
+    def images(self, attack: str | None, shard: int) -> Images:
+        """The adversarial images of an attack (None: the clean images) on a data shard."""
         path = self.images_path(attack, shard)
         if not path.is_file():
             raise ValueError(
@@ -192,15 +174,48 @@ class Store:
             )
         return read_images(path)
 
-    def has_images(self, attack: str) -> bool:
-        """Whether the adversarial images of an attack are kept, on every data shard."""
+    def has_images(self, attack: str | None) -> bool:
+        """Whether the images of an attack (None: the clean images) are kept, on every data shard."""
         return all(self.images_path(attack, shard).is_file() for shard in range(self.planned_shards(attack)))
 
     def _file_rows(self, attack: str | None) -> pl.LazyFrame:
         """Rows of an attack (None: of the clean predictions) on all finished data shards."""
         frames = [self.shard_rows(attack, shard) for shard in self.shards(attack)]
-        empty = pl.LazyFrame(schema=CLEAN_SCHEMA if attack is None else ATTACK_SCHEMA)
-        return pl.concat(frames) if frames else empty
+        return pl.concat(frames) if frames else pl.LazyFrame(schema=_schema(attack))
+
+
+class Snapshot(Store):
+    """A store for readers that need the same rows many times: reads each file once, while memory lasts.
+
+    It does not see what is written later.
+    """
+
+    def __init__(self, folder: str | Path, *, room: int = ROOM) -> None:
+        super().__init__(folder)
+        self._left = room
+        self._shards: dict[str | None, list[int]] = {}
+        self._frames: dict[str | None, pl.LazyFrame] = {}
+
+    @override
+    def shards(self, attack: str | None) -> list[int]:
+        if attack not in self._shards:
+            self._shards[attack] = super().shards(attack)
+        return self._shards[attack]
+
+    @override
+    def _file_rows(self, attack: str | None) -> pl.LazyFrame:
+        if attack not in self._frames:
+            frame = super()._file_rows(attack)
+            if self._left > 0:
+                rows = frame.collect()
+                self._left -= int(rows.estimated_size())
+                frame = rows.lazy()
+            self._frames[attack] = frame
+        return self._frames[attack]
+
+
+def _schema(attack: str | None) -> dict[str, Any]:
+    return CLEAN_SCHEMA if attack is None else ATTACK_SCHEMA
 
 
 def as_safetensors(images: Images) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from robustdeq.evaluation.store.attack_spec import AttackSpec
@@ -29,15 +28,9 @@ def grid(context: Context) -> list[AttackSpec]:
 
 def unrolled(context: Context, state: int, steps: int, damping: float, *, aware: bool = False) -> AttackSpec:
     """One attack of the grid: PGD-10 on z^[state], unrolled `steps` times."""
-    return AttackSpec(
-        name=grid_name(state, steps, damping, aware=aware),
-        attack="pgd",
-        options=context.pgd,
-        oracle="unrolled",
-        oracle_options={"state": state, "steps": steps, "damping": damping, "form": "paper", "aware": aware},
-        group="grid-aware" if aware else "grid",
-        **context.ball,
-    )
+    options = {"state": state, "steps": steps, "damping": damping, "form": "paper", "aware": aware}
+    name, group = grid_name(state, steps, damping, aware=aware), "grid-aware" if aware else "grid"
+    return context.spec(name, "pgd", "unrolled", options=context.pgd, oracle_options=options, group=group)
 
 
 def grid_name(state: int, steps: int, damping: float, *, attack: str = "pgd", aware: bool = False) -> str:
@@ -56,17 +49,10 @@ def has_grid(context: Context) -> bool:
 def ready(context: Context, *, aware: bool = False, **changes: Any) -> AttackSpec:
     """The ready-made attack: PGD-10 at the final state, K = 9; without dynamics, on the predictor's own gradient."""
     aware = aware and context.dynamic
-    spec = AttackSpec(
-        name="pgd-direct" if not context.dynamic else "pgd-ready-aware" if aware else "pgd-ready",
-        attack="pgd",
-        options=context.pgd,
-        oracle="ready" if context.dynamic else "direct",
-        oracle_options={"view": "aware"} if aware else {},
-        diagnostics=context.dynamic,
-        group="ready",
-        **context.ball,
-    )
-    return replace(spec, **changes)
+    name = "pgd-direct" if not context.dynamic else "pgd-ready-aware" if aware else "pgd-ready"
+    view = {"view": "aware"} if aware else {}
+    usual = {"options": context.pgd, "oracle_options": view, "diagnostics": context.dynamic, "group": "ready"}
+    return context.spec(name, "pgd", "ready" if context.dynamic else "direct", **{**usual, **changes})
 
 
 def autoattack(context: Context, *, with_grid: bool) -> AttackSpec:
@@ -79,38 +65,22 @@ def autoattack(context: Context, *, with_grid: bool) -> AttackSpec:
     else:
         name, oracle = "aa-ready", "ready"
         options |= {"view": "aware"} if context.aware and context.defended else {}
-    return AttackSpec(
-        name=name,
-        attack="autoattack",
-        oracle=oracle,
-        oracle_options=options,
-        every_image=False,
-        group="autoattack",
-        **context.ball,
-    )
+    return context.spec(name, "autoattack", oracle, oracle_options=options, every_image=False, group="autoattack")
 
 
-def square(context: Context, **changes: Any) -> AttackSpec:
+def square(context: Context, name: str = "square", **changes: Any) -> AttackSpec:
     """Square with its standard 5,000 queries; it sees the deployed predictor's logits and no gradient."""
-    spec = AttackSpec(
-        name="square",
-        attack="square",
-        oracle="direct",
-        oracle_options={"values": "deployed"},
-        every_image=False,
-        **context.ball,
-    )
-    return replace(spec, **changes)
+    usual = {"oracle_options": {"values": "deployed"}, "every_image": False}
+    return context.spec(name, "square", "direct", **{**usual, **changes})
 
 
 def on_base(context: Context) -> list[AttackSpec]:
     """Attacks on the undefended model of a defended one, whose images are then shown to the defended one."""
     if not context.defended:
         return []
-    common = {"attack": "apgd", "on": "base", "group": "transfer", **context.ball}
-    losses = ("ce", "dlr") if context.has_dlr else ("ce",)
-    deployed: dict[str, Any] = {"oracle": "ready", "oracle_options": {"values": "deployed"}}
+    common: dict[str, Any] = {"on": "base", "group": "transfer"}
+    deployed = {"oracle_options": {"values": "deployed"}, **common}
     return [
-        *(AttackSpec(name=f"base-apgd-{loss}", options={"loss": loss}, **deployed, **common) for loss in losses),
-        AttackSpec(name="base-exact", options={"loss": "ce"}, oracle="exact", **common),
+        *(context.spec(f"base-apgd-{x}", "apgd", "ready", options={"loss": x}, **deployed) for x in context.losses),
+        context.spec("base-exact", "apgd", "exact", options={"loss": "ce"}, **common),
     ]

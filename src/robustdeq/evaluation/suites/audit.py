@@ -40,17 +40,14 @@ def audit_suite(context: Context, budget: Budget = FULL) -> Suite:
     steps, search = budget.steps, budget.search
     specs = [
         ready(context),
-        replace(ready(context), name=f"pgd-{steps}", group="audit", options=_steps(context, steps)),
+        replace(ready(context), name=f"pgd-{steps}", group="audit", options={**context.pgd, "steps": steps}),
     ]
     if context.defended:
         specs.append(ready(context, aware=True))
     # a careful attacker differentiates the predictor as it is, its defence included
     oracle = "ready" if context.dynamic else "direct"
     options = {"view": "aware"} if context.defended else {}
-    specs += [
-        _apgd(context, f"apgd-{loss}", oracle, options, loss=loss, n_iter=search)
-        for loss in (("ce", "dlr") if context.has_dlr else ("ce",))
-    ]
+    specs += [_apgd(context, f"apgd-{loss}", oracle, options, loss=loss, n_iter=search) for loss in context.losses]
     if budget.restarts > 1:
         again = _apgd(context, "apgd-restarts", oracle, options, loss="ce", restarts=budget.restarts, n_iter=search)
         specs.append(replace(again, every_image=False))
@@ -61,17 +58,20 @@ def audit_suite(context: Context, budget: Budget = FULL) -> Suite:
         specs += [
             _apgd(context, "exact-constant", "exact", {"smoothing": None}, loss="ce", n_iter=search),
             _apgd(context, "bpda", "estimate", bpda, loss="ce", n_iter=search),
-            AttackSpec(
-                name="confident",
-                attack="pgd",
-                options={**_steps(context, search), "loss": "confident"},
-                oracle="watched",
+            context.spec(
+                "confident",
+                "pgd",
+                "watched",
+                options={**context.pgd, "steps": search, "loss": "confident"},
                 group="audit",
-                **context.ball,
             ),
             *(replace(spec, options={**spec.options, "n_iter": search}) for spec in on_base(context)),
         ]
-    specs += [square(context, options=budget.square, group="audit"), _large(context, steps)]
+    # PGD at a radius that can hide the image checks that the attacks work, and is no part of the union
+    eps = max(LARGE[type(context.threat).__name__], context.threat.eps)
+    long = {"steps": steps, "step_size": eps / 10}
+    large = replace(ready(context), name="large-eps", group=SANITY, eps=eps, options=long)
+    specs += [square(context, options=budget.square, group="audit"), large]
     return Suite("audit", specs, audited=True)
 
 
@@ -85,25 +85,6 @@ def reduced_audit(context: Context) -> Suite:
     return replace(audit_suite(context, REDUCED), name="audit-reduced", notes=[note])
 
 
-def _steps(context: Context, steps: int) -> dict[str, Any]:
-    return {**context.pgd, "steps": steps}
-
-
 def _apgd(context: Context, name: str, oracle: str, options: dict[str, Any], **attack: Any) -> AttackSpec:
-    return AttackSpec(
-        name=name,
-        attack="apgd",
-        options=attack,
-        oracle=oracle,
-        oracle_options={**options, "values": "deployed"},
-        group="audit",
-        **context.ball,
-    )
-
-
-def _large(context: Context, steps: int) -> AttackSpec:
-    """PGD at a radius that can hide the image: checks that the attacks work, and is no part of the union."""
-    eps = max(LARGE[type(context.threat).__name__], context.threat.eps)
-    return replace(
-        ready(context), name="large-eps", group=SANITY, eps=eps, options={"steps": steps, "step_size": eps / 10}
-    )
+    shown = {**options, "values": "deployed"}
+    return context.spec(name, "apgd", oracle, options=attack, oracle_options=shown, group="audit")

@@ -11,10 +11,9 @@ import yaml
 
 from robustdeq.evaluation.analysis import metrics
 from robustdeq.evaluation.store.attack_spec import AttackSpec
-from robustdeq.evaluation.store.sources import named_sources
+from robustdeq.evaluation.store.sources import named_sources, stored_attacks
 from robustdeq.evaluation.store.store import Store
 from robustdeq.evaluation.suites.shipped import SUITES
-from robustdeq.evaluation.suites.stored import stored_attacks
 from robustdeq.evaluation.suites.suite import Context, Suite, SuiteChoice
 from robustdeq.evaluation.suites.variants import read_also
 from robustdeq.host.suggestions import did_you_mean
@@ -33,44 +32,30 @@ ATTACK_KEYS = tuple(f.name for f in fields(AttackSpec) if f.name != "group")
 
 
 def make_suite(wanted: SuiteChoice, context: Context) -> Suite:
-    """The suite for this context, with the images of the context's sources as further attacks.
-
-    Args:
-        wanted: Name of a shipped suite, YAML file, `Suite`, or function from `Context` to `Suite`.
-        context: The evaluation that it is built for.
-    """
+    """The suite for this context, with the images of the context's sources as further attacks."""
     builder = SUITES.get(wanted) if isinstance(wanted, str) else wanted
     if isinstance(builder, Suite):
         suite = builder
     elif callable(builder):
-        suite = _for_union(builder(context)) if context.union else builder(context)
+        suite = builder(context)
+        if context.union and (suite.also or suite.keep_images):  # such a run knows the deployed predictor's union alone
+            suite = replace(suite, also={}, keep_images=False, notes=[*suite.notes, DEPLOYED_ONLY])
     elif Path(str(wanted)).suffix in (".yaml", ".yml") or Path(str(wanted)).is_file():
         suite = read_suite(Path(str(wanted)), context)
     else:
         hint = did_you_mean(str(wanted), SUITES, f"known are {', '.join(SUITES)}, or a YAML file")
         raise ValueError(f"no suite named {wanted}; {hint}")
     notes = suite.notes if context.dynamic else dict.fromkeys([*suite.notes, WITHOUT_DYNAMICS])
-    suite = replace(suite, specs=[*suite.specs, *_source_attacks(context)], notes=list(notes))
+    shown: list[AttackSpec] = []
+    if context.data is not None and context.store is not None:
+        manifest = context.store.read_manifest()
+        sources = named_sources(context.sources, {} if manifest is None else manifest.attacks, context.store.folder)
+        shown = [spec for source in sources for spec in stored_attacks(source, context.data)]
+    suite = replace(suite, specs=[*suite.specs, *shown], notes=list(notes))
     names = [spec.name for spec in suite.specs]
     if twice := sorted({n for n in names if names.count(n) > 1}):
         raise ValueError(f"suite {suite.name}: attacks need different names; {', '.join(twice)} stands there twice")
     return suite
-
-
-def _for_union(suite: Suite) -> Suite:
-    """The suite without what a `--union` run cannot tell: it knows the deployed predictor's union alone."""
-    if not suite.also and not suite.keep_images:
-        return suite
-    return replace(suite, also={}, keep_images=False, notes=[*suite.notes, DEPLOYED_ONLY])
-
-
-def _source_attacks(context: Context) -> list[AttackSpec]:
-    """The images of the sources, as attacks."""
-    if context.data is None or context.store is None:
-        return []
-    manifest = context.store.read_manifest()
-    sources = named_sources(context.sources, {} if manifest is None else manifest.attacks, context.store.folder)
-    return [spec for source in sources for spec in stored_attacks(source, context.data)]
 
 
 def read_suite(path: Path, context: Context) -> Suite:

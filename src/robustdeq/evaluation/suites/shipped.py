@@ -21,10 +21,6 @@ def _quick(context: Context) -> Suite:
     return Suite("quick", [ready(context), *aware])
 
 
-def _grid(context: Context) -> Suite:
-    return Suite("grid", grid(context))
-
-
 def _autoattack(context: Context) -> Suite:
     found = has_grid(context)
     notes = []
@@ -34,10 +30,6 @@ def _autoattack(context: Context) -> Suite:
             "oracle it could take; run --suite grid into the same folder first for aa-strongest"
         )
     return Suite("autoattack", [autoattack(context, with_grid=found)], notes)
-
-
-def _transfer(context: Context) -> Suite:
-    return Suite("transfer", [*grid(context), *on_base(context)], keep_images=True)
 
 
 def _paper(context: Context) -> Suite:
@@ -103,9 +95,9 @@ def _settings(context: Context) -> Suite:
 
 SUITES: dict[str, SuiteBuilder] = {
     "quick": _quick,
-    "grid": _grid,
+    "grid": lambda context: Suite("grid", grid(context)),
     "autoattack": _autoattack,
-    "transfer": _transfer,
+    "transfer": lambda context: Suite("transfer", [*grid(context), *on_base(context)], keep_images=True),
     "paper": _paper,
     "table4": _table4,
     "settings": _settings,

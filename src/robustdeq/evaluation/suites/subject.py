@@ -17,6 +17,7 @@ from robustdeq.models.modes import attacking
 from robustdeq.models.predictor import FINAL, DynamicPredictor
 from robustdeq.models.pretrained import weights_digest
 from robustdeq.models.settings import encode
+from robustdeq.threat import number
 
 Callee = Callable[[Tensor], Tensor]
 
@@ -90,9 +91,10 @@ class Subject:
         return dict(getattr(self.model, "metadata", None) or {})
 
     @property
-    def model_kind(self) -> str | None:
-        """The registered name of the model, such as mdeq-tiny; None where it has none."""
-        return getattr(self.model, "model_name", None)
+    def eps(self) -> float | None:
+        """The eps that the model was trained for; None if its checkpoint does not say."""
+        eps = self.metadata.get("eps")
+        return None if eps is None else number(eps, "eps of the checkpoint")
 
     def prepared(self) -> AbstractContextManager[Any]:
         """Context of eval mode without parameter gradients; restores both afterwards."""

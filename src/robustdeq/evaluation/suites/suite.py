@@ -63,15 +63,19 @@ class Context:
         """The threat as fields of an `AttackSpec`."""
         return {"norm": type(self.threat).__name__, "eps": self.threat.eps}
 
+    def spec(self, name: str, attack: str, oracle: str, **fields: Any) -> AttackSpec:
+        """An attack in the threat's ball."""
+        return AttackSpec(**{"name": name, "attack": attack, "oracle": oracle, **self.ball, **fields})
+
     @property
     def pgd(self) -> dict[str, Any]:
         """Options of PGD-10 with steps of a quarter of the radius: 2/255 at 8/255."""
         return {"steps": 10, "step_size": self.threat.eps / 4}
 
     @property
-    def has_dlr(self) -> bool:
-        """Whether the DLR loss is defined: it needs three classes."""
-        return self.classes is None or self.classes >= 3
+    def losses(self) -> tuple[str, ...]:
+        """Losses of APGD; DLR needs three classes."""
+        return ("ce", "dlr") if self.classes is None or self.classes >= 3 else ("ce",)
 
     @property
     def dynamic(self) -> bool:

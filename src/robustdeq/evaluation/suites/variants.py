@@ -7,7 +7,6 @@ from typing import Any
 
 from robustdeq.defences import EarlyState, EntropyReduction
 from robustdeq.evaluation.suites.subject import Callee, Subject
-from robustdeq.threat import number
 
 TABLE_5 = tuple((every, steps) for every in (1, 2, 4, 8) for steps in (1, 5, 10, 20))
 """The (T_f, R) of the paper's Table 5."""
@@ -25,9 +24,8 @@ def entropy_reduced(subject: Subject, **settings: Any) -> Callee:
     dynamic, state = subject.dynamic, subject.early_state
     if dynamic is None:
         raise ValueError("the predictor has no dynamics: there is nothing to put an entropy reduction around")
-    eps = subject.metadata.get("eps")
-    radius = None if eps is None else number(eps, "eps of the checkpoint")
-    budget = {} if radius is None else {"radius": radius, "step_size": radius / 4}
+    eps = subject.eps
+    budget = {} if eps is None else {"radius": eps, "step_size": eps / 4}
     defended = EntropyReduction(dynamic.base, **{**budget, **settings})
     return defended if state is None else EarlyState(defended, state=state)
 

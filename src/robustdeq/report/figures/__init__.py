@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from robustdeq.report.figures.accuracies import figure_3a, figure_5, figures_4_and_6
 from robustdeq.report.figures.along_states import diagnosed_attack, figure_2, figure_3b, figure_3c
 from robustdeq.report.figures.drawing import Figure
-from robustdeq.report.figures.grid import figure_3a, figure_5
-from robustdeq.report.figures.training import figures_4_and_6
 from robustdeq.report.results import Result, Sources
 from robustdeq.report.results.match import predictor_key, same_evaluation
 

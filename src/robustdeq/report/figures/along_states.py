@@ -71,11 +71,8 @@ def figure_3b(results: list[Result]) -> Figure | None:
         return None
 
     def paint(axes: Any) -> None:
-        for k, (label, (states, values, _)) in enumerate(lines.items()):
-            axes.plot(states, values, line_style(k), marker="o", label=label)
+        _plot(axes, lines, "entropy change (nats)")
         axes.axhline(0, color="#888888", linewidth=0.8)
-        axes.set_xlabel("state t")
-        axes.set_ylabel("entropy change (nats)")
         legend_above(axes, lines)
 
     said = "; ".join(f"{label} {values[-1]:+.3f} at the last state" for label, (_, values, _) in lines.items())
@@ -100,10 +97,7 @@ def figure_3c(results: list[Result]) -> Figure | None:
         return None
 
     def paint(axes: Any) -> None:
-        for k, (label, (states, values, _)) in enumerate(lines.items()):
-            axes.plot(states, values, line_style(k), marker="o", label=label)
-        axes.set_xlabel("state t")
-        axes.set_ylabel("relative deviation")
+        _plot(axes, lines, "relative deviation")
         axes.set_ylim(bottom=0)
         axes.legend(fontsize=8)
 
@@ -111,6 +105,13 @@ def figure_3c(results: list[Result]) -> Figure | None:
     alt = f"Relative deviation of attacked from clean states, by state; at the last one: {said}."
     where = "; ".join(f"store {label}: {name}; deviation" for label, (_, _, name) in lines.items())
     return draw("figure-3c", "Fig. 3c. Deviation of the states under attack", alt, paint, where=where)
+
+
+def _plot(axes: Any, lines: dict[str, tuple[Any, ...]], unit: str) -> None:
+    for k, (label, (states, values, _)) in enumerate(lines.items()):
+        axes.plot(states, values, line_style(k), marker="o", label=label)
+    axes.set_xlabel("state t")
+    axes.set_ylabel(unit)
 
 
 def diagnosed_attack(r: Result) -> str | None:
@@ -122,8 +123,8 @@ def diagnosed_attack(r: Result) -> str | None:
 def _strongest(r: Result) -> str | None:
     """The strongest attack of the grid; while that is unfinished, a finished attack at the final state."""
     if complete(r, grid(r)):
-        table = metrics.accuracy(r.store, grid(r), predictor=r.predictor)
-        return str(table["attack"][int(table["accuracy"].arg_min() or 0)])
+        shares = metrics.attack_shares(r.store, grid(r), predictor=r.predictor)
+        return min(shares, key=lambda name: shares[name].value)
     attacks = r.manifest.attacks.items()
     return next((name for name, record in attacks if record.spec.group == "ready" and r.store.complete(name)), None)
 

@@ -75,11 +75,7 @@ def draw(
         top += TITLE if any(panel.get_title() for panel in axes) else 0
         room = (width - left - right - (panels - 1) * GAP) / panels
         canvas.subplots_adjust(
-            left=left / width,
-            right=1 - right / width,
-            bottom=bottom / height,
-            top=1 - top / height,
-            wspace=GAP / room,
+            left=left / width, right=1 - right / width, bottom=bottom / height, top=1 - top / height, wspace=GAP / room
         )
         buffer = io.StringIO()
         canvas.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})

@@ -13,7 +13,7 @@ from robustdeq.evaluation.store.sources import source_at
 from robustdeq.evaluation.suites.variants import MAIN
 from robustdeq.models.pretrained import shipped
 from robustdeq.report.results import Result
-from robustdeq.threat import Linf, number
+from robustdeq.threat import number
 
 ROOT = "data"
 """The data folder of the documentation; older stores do not say where theirs was."""
@@ -31,9 +31,7 @@ _GIVEN_ANEW = ("--suite", "--out", "--budget", "--sources", "--union", "--aware"
 def resume(r: Result, sources: Sequence[str] = ()) -> list[str]:
     """The commands that resume a store, one for each suite: those that made it, or the same rebuilt from the manifest.
 
-    Args:
-        r: A result of the store.
-        sources: Folders of further stores, whose kept images are to be shown to the predictor.
+    `sources` are folders of further stores, whose kept images are to be shown to the predictor.
     """
     manifest, shown = r.manifest, [*_unfinished_sources(r), *sources]
     found = []
@@ -52,13 +50,8 @@ def evaluate_again(
 ) -> str:
     """The command that evaluates the predictor of a store by another suite or into another folder.
 
-    Args:
-        r: A result of the store.
-        suite: Name or file of the suite.
-        out: Folder of the store to write.
-        flags: Switches of `robustdeq evaluate` to set: --union, --aware, --keep-images.
-        defence: Words that choose the defence, empty for the undefended model; the store's own if not given.
-        sources: Folders of stores whose kept images are shown to the predictor.
+    `flags` are switches of `robustdeq evaluate`. `defence` holds the words that choose the defence, empty for the
+    undefended model; the store's own if not given.
     """
     command = next((entry.command for entry in reversed(r.manifest.asked) if entry.command is not None), None)
     if command is not None:
@@ -109,17 +102,19 @@ def _unfinished_sources(r: Result) -> list[str]:
 
 def _settings(r: Result) -> list[str]:
     """Options besides the defence that differ from what `robustdeq evaluate` chooses by itself."""
-    manifest, state = r.manifest, r.record.deployed_state
-    norm, metadata = type(manifest.threat).__name__, manifest.model.metadata
-    usual_state = not manifest.dynamic or state == str(min(8, r.states))
+    manifest, state, metadata = r.manifest, r.record.deployed_state, r.manifest.model.metadata
+    norm, eps, trained_for = type(manifest.threat).__name__, manifest.threat.eps, metadata.get("eps")
+    own_eps = norm == "Linf" and trained_for is not None and number(trained_for, "eps") == eps
+    to_the_last_digit = r.eps if number(r.eps, "eps") == eps else repr(eps)
     given = {
-        "--data": None if metadata.get("dataset") == manifest.data.name else manifest.data.name,
-        **{f"--{key.replace('_', '-')}": value for key, value in _run_settings(r).items()},
-        "--norm": None if norm == "Linf" else norm,
-        "--eps": _eps(r),
-        "--state": None if usual_state else state,
+        "data": None if metadata.get("dataset") == manifest.data.name else manifest.data.name,
+        **_run_settings(r),
+        "norm": None if norm == "Linf" else norm,
+        "eps": None if own_eps else to_the_last_digit,
+        "state": None if not manifest.dynamic or state == str(min(8, r.states)) else state,
     }
-    return [str(word) for option, value in given.items() if value is not None for word in (option, value)]
+    pairs = ((f"--{key.replace('_', '-')}", str(value)) for key, value in given.items() if value is not None)
+    return [word for pair in pairs for word in pair]
 
 
 def _run_settings(r: Result) -> dict[str, Any]:
@@ -130,22 +125,14 @@ def _run_settings(r: Result) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value != _DEFAULTS[name]}
 
 
-def _eps(r: Result) -> str | None:
-    """The budget to its last digit; None where it is the checkpoint's own."""
-    threat, trained_for = r.manifest.threat, r.manifest.model.metadata.get("eps")
-    if isinstance(threat, Linf) and trained_for is not None and number(trained_for, "eps") == threat.eps:
-        return None
-    return r.eps if number(r.eps, "eps") == threat.eps else repr(threat.eps)
-
-
 def _defence(r: Result) -> list[str]:
     """Options of the deployed entropy reduction; empty without one."""
     entropy = r.entropy
     if entropy is None:
         return []
-    flags = {"every": entropy.every, "steps": entropy.steps, "variant": entropy.variant}
+    own = {"every": entropy.every, "steps": entropy.steps, "variant": entropy.variant}
     usual = {"every": MAIN[0], "steps": MAIN[1], "variant": "paper"}
-    given = {k: v for k, v in flags.items() if v != usual[k]} | entropy.changed_switches
+    given = {k: v for k, v in own.items() if v != usual[k]} | entropy.changed_switches
     return [*ENTROPY, *(word for k, v in given.items() for word in (f"--defence.{k}", str(v).lower()))]
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from robustdeq.evaluation.analysis import metrics
 from robustdeq.report import paper
 from robustdeq.report.missing.commands import ENTROPY, evaluate_again, evaluate_recipe, folder, resume
-from robustdeq.report.missing.transfer import missing_transfer
 from robustdeq.report.results import Result, Sources
-from robustdeq.report.results.complete import grid_size, has_part_of_grid, oblivious_grid, unfinished
+from robustdeq.report.results.complete import grid, grid_size, has_part_of_grid, oblivious_grid, unfinished
 from robustdeq.report.results.match import images_key, paper_row, predictor_key, t_f_and_r
 
 _RECIPES = {"PGD-AT": "pgdat", "TRADES": "trades"}
@@ -30,19 +31,20 @@ class Missing:
 def missing_experiments(sources: Sources) -> list[Missing]:
     """Everything that is missing, in the order of the paper."""
     found = [*_methods(sources)]
+    groups: dict[str, list[Result]] = defaultdict(list)
     for r in sources.deployed:
         found += _unfinished(r)
-    for stores in _by_predictor(sources.deployed):
+        groups[repr((predictor_key(r), r.manifest.data.name, r.manifest.threat))].append(r)
+    for stores in groups.values():  # of a predictor under a threat on a data set, however many images
         found += _attacks(stores)
-    found += [Missing("Table 3", what, command) for what, command in missing_transfer(sources)]
+    found += _transfer(sources)
     found += _settings(sources)
     if not sources.runs:
         command = "robustdeq report STORE... RUN... --out DIR"
         found.append(Missing("Figs. 4, 6", "validation accuracy during training", command))
-    speeds = (("Table 9", "training speed", "train"), ("Table 10", "inference speed of the defence", "defence"))
-    for item, what, part in speeds:
-        command = f"robustdeq bench {part} --json FILE"
-        found.append(Missing(item, f"{what}, which depends on the machine", command))
+    for item, what, part in (("9", "training speed", "train"), ("10", "inference speed of the defence", "defence")):
+        what += ", which depends on the machine"
+        found.append(Missing(f"Table {item}", what, f"robustdeq bench {part} --json FILE"))
     return found
 
 
@@ -50,7 +52,9 @@ def _methods(sources: Sources) -> Iterator[Missing]:
     """The rows of Table 1 that no store was made for."""
     attacked = {paper_row(r): r for r in sources.results if not r.oblivious}
     shown = {paper_row(r) for r in sources.results}
-    family = _recipe_family(sources)
+    size = "tiny" if any(r.manifest.model.kind == "mdeq-tiny" for r in sources.results) else "large"
+    digits = any(r.manifest.data.name == "digits" for r in sources.results)
+    family = "digits-nano" if digits else f"cifar10-{size}"
     for training, method in (row for row in paper.TABLE_1 if row not in attacked):
         recipe = f"{family}-{_RECIPES[training]}"
         if method == "no dynamics":
@@ -71,13 +75,6 @@ def _methods(sources: Sources) -> Iterator[Missing]:
         yield Missing("Table 1", what, again or evaluate_recipe(recipe, store, defence))
 
 
-def _recipe_family(sources: Sources) -> str:
-    """The beginning of the names of the recipes that fit the results."""
-    if any(r.manifest.data.name == "digits" for r in sources.results):
-        return "digits-nano"
-    return f"cifar10-{'tiny' if any(r.manifest.model.kind == 'mdeq-tiny' for r in sources.results) else 'large'}"
-
-
 def _unfinished(r: Result) -> list[Missing]:
     """What a store has not finished, with the commands that resume it."""
     planned, clean = r.store.attacks, r.store.complete(None)
@@ -88,14 +85,6 @@ def _unfinished(r: Result) -> list[Missing]:
     if clean and unfinished(r):
         what += "; the union without them is an upper bound"
     return [Missing("all", what, "; ".join(resume(r)))]
-
-
-def _by_predictor(results: list[Result]) -> list[list[Result]]:
-    """The stores of each predictor under a threat on a data set, however many images."""
-    groups: dict[str, list[Result]] = {}
-    for r in results:
-        groups.setdefault(repr((predictor_key(r), r.manifest.data.name, r.manifest.threat)), []).append(r)
-    return [*groups.values()]
 
 
 class _Gap(NamedTuple):
@@ -138,11 +127,11 @@ def _gaps(r: Result) -> list[_Gap]:
     specs, dynamic = [record.spec for record in r.manifest.attacks.values()], r.manifest.dynamic
     groups = {spec.group for spec in specs}
     of_grid = grid_size(r) - len(oblivious_grid(r)) if dynamic else 0
-    grid, diagnoses = f"{of_grid} of the grid's {grid_size(r)} attacks", "deviations and residuals under attack"
+    part, diagnoses = f"{of_grid} of the grid's {grid_size(r)} attacks", "deviations and residuals under attack"
     has_aa, diagnosed = any(s.is_standard_autoattack for s in specs), any(s.diagnostics for s in specs)
     pictures, deep = any(map(r.store.has_images, r.store.attacks)), dynamic and r.states >= 3
     lacking = (
-        (of_grid > 0, _Gap("Tables 1, 6, 7, 8, Figs. 3a, 5", grid, "grid", "images")),
+        (of_grid > 0, _Gap("Tables 1, 6, 7, 8, Figs. 3a, 5", part, "grid", "images")),
         ("ready" not in groups, _Gap("Table 2", "PGD-10 at the final state", "quick", "store")),
         (not has_aa, _Gap("Table 1", "AutoAttack", "autoattack", "images")),
         (deep and "table4" not in groups, _Gap("Table 4", "APGD-CE and Square", "table4", "predictor")),
@@ -150,6 +139,42 @@ def _gaps(r: Result) -> list[_Gap]:
         (not pictures, _Gap("images", "adversarial images to look at", "quick", "predictor", "-images")),
     )
     return [gap for lacks, gap in lacking if lacks]
+
+
+def _transfer(sources: Sources) -> Iterator[Missing]:
+    """For each row of Table 3 the models whose images it was not shown yet, and the command that shows them.
+
+    Once images of one model were shown to another, the table is about such models only; before, about all.
+    """
+    whole = [r for r in sources.deployed if r.manifest.dynamic and not r.manifest.union]
+    shown = [(t, s) for t in whole for s in whole if t is not s and metrics.shown_from(s.store, t.store)]
+    done = [(predictor_key(t), predictor_key(s)) for t, s in shown]
+    targets = [r for r in whole if any(r is t for t, _ in shown)]
+    table = targets + [r for r in whole if any(r is s for _, s in shown) and r not in targets]
+    rows = []
+    for target in table or whole:
+        own = predictor_key(target)
+        if own in rows:  # another store of the same predictor is the row
+            continue
+        rows.append(own)
+        others: list[Result] = []
+        for r in sorted(table or whole, key=_keeps_grid, reverse=True):
+            key = predictor_key(r)
+            new = key not in [own, *map(predictor_key, others)] and (own, key) not in done
+            if new and images_key(r) == images_key(target):
+                others.append(r)
+        if others:
+            gone = [r for r in others if not _keeps_grid(r)]
+            made = [evaluate_again(r, "transfer", folder(r, "-transfer")) for r in gone]
+            folders = [folder(r, "-transfer" if r in gone else "") for r in others]
+            what = f"transfer to {target.label} from {', '.join(r.label for r in others)}"
+            if gone:
+                what += f"; no images of {', '.join(r.label for r in gone)} are kept"
+            yield Missing("Table 3", what, " && ".join([*made, resume(target, folders)[0]]))
+
+
+def _keeps_grid(r: Result) -> bool:
+    return any(r.store.has_images(name) for name in grid(r))
 
 
 def _settings(sources: Sources) -> list[Missing]:

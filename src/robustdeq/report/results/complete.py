@@ -81,5 +81,6 @@ def limited(r: Result) -> dict[str, int]:
     """The finished attacks that were run on the first images only, and the number of these."""
     if r.predictor != "deployed":
         return {}
-    limits = {name: r.manifest.attacks[name].spec.limit for name in finished(r)}
-    return {name: limit for name, limit in limits.items() if limit is not None and limit < r.manifest.data.images}
+    images = r.manifest.data.images
+    counts = {name: r.manifest.attacks[name].spec.runs_on(images) for name in finished(r)}
+    return {name: count for name, count in counts.items() if count < images}

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from robustdeq.evaluation.store.snapshot import Snapshot
+from robustdeq.evaluation.store.store import Snapshot
 from robustdeq.evaluation.suites.variants import MAIN
 from robustdeq.report.results.complete import has_part_of_grid, has_whole_grid
-from robustdeq.report.results.describe import Result
+from robustdeq.report.results.describe import Result, Run
 from robustdeq.report.results.match import same_evaluation, t_f_and_r
-from robustdeq.report.results.training import Run
 
 DEPTH = 3
 """Levels of subfolders that are searched."""

@@ -24,11 +24,6 @@ def weights(r: Result) -> str | None:
     return None if name is None else r.manifest.predictors[name].weights_sha256
 
 
-def defence_settings(r: Result) -> dict[str, Any] | None:
-    """All settings of the entropy reduction; None without one."""
-    return None if r.entropy is None else dict(r.entropy.config)
-
-
 def t_f_and_r(r: Result) -> tuple[int, int] | None:
     """T_f and R of the entropy reduction; None without one."""
     return None if r.entropy is None else (r.entropy.every, r.entropy.steps)
@@ -40,7 +35,7 @@ def predictor_key(r: Result) -> tuple[Any, ...]:
     Without a checksum of the weights, a store is only equal to itself.
     """
     solved = [(config.get("solver"), config.get("gradient")) for config in r.record.layers.values()]
-    return weights(r) or r.label, r.method, r.record.deployed_state, defence_settings(r), solved[-1:]
+    return weights(r) or r.label, r.method, r.record.deployed_state, r.entropy, solved[-1:]
 
 
 def images_key(r: Result) -> tuple[Any, ...]:

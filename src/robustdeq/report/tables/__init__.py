@@ -5,29 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from robustdeq.report.results import Result, Sources
-from robustdeq.report.tables.accuracies import table_1, table_1_in_part, table_2
+from robustdeq.report.tables.accuracies import other_attacks, states, table_1, table_1_in_part, table_2, table_5
 from robustdeq.report.tables.audits import audits
 from robustdeq.report.tables.differences import differences
-from robustdeq.report.tables.entropy import tables_6_and_7
-from robustdeq.report.tables.other_attacks import other_attacks
+from robustdeq.report.tables.grid import table_4, table_8, tables_6_and_7
 from robustdeq.report.tables.seeds import seeds
-from robustdeq.report.tables.settings import table_5
-from robustdeq.report.tables.states import states
-from robustdeq.report.tables.strongest import table_4, table_8
 from robustdeq.report.tables.table import Table, pruned
 from robustdeq.report.tables.transfer import table_3
 
 Say = Callable[[str], None]
 """Takes a line of progress."""
 
-__all__ = ["Say", "Table", "make_tables", "silent"]
+__all__ = ["Say", "Table", "make_tables"]
 
 
-def silent(words: str) -> None:
-    """Report no progress."""
-
-
-def make_tables(sources: Sources, say: Say = silent) -> list[Table]:
+def make_tables(sources: Sources, say: Say = lambda words: None) -> list[Table]:
     """Every table that the results allow."""
     everything, main = sources.results, sources.main
     makers: list[tuple[Callable[[list[Result]], Table | None], list[Result]]] = [

@@ -1,12 +1,14 @@
-"""Tables 1 and 2: accuracy on clean images and under the paper's attacks."""
+"""Tables of accuracies: Tables 1, 2 and 5, by the state that predicts, and under every attack outside the grid."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from robustdeq.evaluation.analysis import metrics
 from robustdeq.report import paper
 from robustdeq.report.results import Result
-from robustdeq.report.results.complete import limited
+from robustdeq.report.results.complete import complete, limited, minimum_attacks, oblivious_grid
+from robustdeq.report.results.describe import budget
 from robustdeq.report.results.match import paper_row
 from robustdeq.report.tables.numbers import (
     WHO,
@@ -16,11 +18,13 @@ from robustdeq.report.tables.numbers import (
     clean,
     lower,
     minimum,
+    origin,
     ready,
+    under,
     union_of_all,
     who,
 )
-from robustdeq.report.tables.table import APART, NONE, Cell, Table, number
+from robustdeq.report.tables.table import APART, NONE, Cell, Table, number, share
 
 TABLE_1 = ("clean", "PGD", "AA", "PGD, AA", "union", "paper: clean", "paper: PGD", "paper: AA", "comparable")
 OBLIVIOUS = (
@@ -85,3 +89,62 @@ def table_2(results: list[Result]) -> Table:
     head = (*WHO, "final", "intermediate", "difference", "paper: final", "paper: intermediate", "comparable")
     title = "Table 2. PGD-10 at the final state and at the worst intermediate state (%)"
     return Table("table-2", title, head, rows, (APART,))
+
+
+def table_5(results: list[Result]) -> Table:
+    """Accuracy by T_f and R under attacks with gradients of the undefended model."""
+    rows = []
+    for r in results:
+        attacks = oblivious_grid(r)
+        if r.predictor != "deployed" or not complete(r, attacks):
+            continue
+        for row in metrics.by_setting(r.store).sort("variant", "every", "steps", "predictor").iter_rows(named=True):
+            one, setting = Result(r.label, r.store, row["predictor"]), (row["every"], row["steps"])
+            theirs = paper.TABLE_5.get(setting) if paper_row(one) == ("TRADES", paper.BOTH) else None
+            where = origin(one, "grid", f"minimum over {len(attacks)} attacks of the share without success")
+            words = (one.name, one.training, one.method, row["variant"], *map(str, setting))
+            ours = share(metrics.share_of(row), where)
+            rows.append([*map(Cell, words), ours, *beside(one, [theirs], "Table 5"), because(one)])
+    head = (*WHO, "variant", "T_f", "R", "PGD", "paper", "comparable")
+    title = "Table 5. Worst PGD accuracy (%) by settings of the entropy reduction"
+    note = "PGD: oblivious, so that the images are the same for all settings of a model."
+    return Table("table-5", title, head, rows, (note, APART))
+
+
+def states(results: list[Result]) -> Table:
+    """The two states that the paper's "last but one" may mean, beside the final state."""
+    rows = []
+    for r in results:
+        names = minimum_attacks(r)
+        if not r.manifest.dynamic or not r.manifest.all_states or not complete(r, names):
+            continue
+        for state in r.record.states[-3:]:
+            where = f"store {r.label}: predictor {r.predictor}, state {state}"
+            unattacked = metrics.clean_accuracy(r.store, predictor=r.predictor, state=state)
+            found = metrics.attack_shares(r.store, names, predictor=r.predictor, state=state)
+            lowest = min(found, key=lambda name: found[name].value)
+            cells = [
+                Cell(state if state == "final" else f"z^[{state}]"),
+                share(unattacked, f"{where}; clean, share with correct"),
+                share(found[lowest], f"{where}; {lowest}, the lowest of {len(names)} attacks"),
+            ]
+            rows.append([*who(r), *cells])
+    note = (
+        "The paper predicts from the last state but one: h(z^[8]) if the unrolled final state is the last, h(z^[7]) if "
+        "z^[8] is. PGD: the minimum over the grid, whose attacks are judged at each state anew; the interval is the "
+        "strongest attack's alone."
+    )
+    return Table("states", "The state that predicts. Accuracy (%)", (*WHO, "state", "clean", "PGD"), rows, (note,))
+
+
+def other_attacks(results: list[Result]) -> Table:
+    """Accuracy under each attack outside the grid, with its settings."""
+    rows = []
+    for r in results:
+        for spec in (record.spec for record in r.manifest.attacks.values() if not record.spec.in_grid):
+            settings = {**spec.options, **spec.oracle_options}
+            told = ", ".join(f"{k} {budget(v) if k == 'step_size' else v}" for k, v in settings.items())
+            words = (r.name, spec.name, spec.group, f"{spec.attack} / {spec.oracle}", budget(spec.eps), told)
+            rows.append([*map(Cell, words), under(r, spec.name)])
+    head = ("store", "attack", "group", "search / oracle", "eps", "settings", "accuracy")
+    return Table("attacks", "Every other attack in the stores (%)", head, rows)

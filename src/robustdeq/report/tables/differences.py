@@ -14,7 +14,7 @@ from robustdeq.evaluation.analysis.paired import shared_attacks, tried_images
 from robustdeq.evaluation.analysis.statistics import bootstrap_difference, bootstrap_minimum_difference
 from robustdeq.report.results import Result
 from robustdeq.report.results.complete import complete, finished, minimum_attacks, once, unfinished
-from robustdeq.report.results.match import defence_settings, images_key, training_key, weights
+from robustdeq.report.results.match import images_key, training_key, weights
 from robustdeq.report.tables.numbers import strongest_autoattack
 from robustdeq.report.tables.table import NONE, Cell, Table, points
 
@@ -24,7 +24,6 @@ QUESTIONS = (RANDOM, ENTROPY, BOTH, RESNET)
 UNFINISHED = "unfinished"
 EQUAL_SIZE = {"mdeq-large": "resnet18", "mdeq-tiny": "resnet-tiny"}
 
-Outcomes = NDArray[np.bool_]
 Pair = tuple[str, Result, Result]
 """A question, the result without what it asks about, and the result with it."""
 
@@ -36,7 +35,7 @@ def differences(results: list[Result]) -> Table:
     for found, a, b in sorted(pairs, key=lambda pair: QUESTIONS.index(pair[0])):
         data = a.manifest.data
         words = (found, a.training, _called(a), _called(b), data.name, str(data.images), a.eps)
-        rows.append([*map(Cell, words), clean(a, b), minimum(a, b), autoattack(a, b), union(a, b)])
+        rows.append([*map(Cell, words), survival(a, b, [], [], "clean"), minimum(a, b), autoattack(a, b), union(a, b)])
     head = ("question", "training", "without", "with", "data", "images", "eps", "clean", "PGD", "AA", "union")
     notes: tuple[str, ...] = (
         "Accuracy with minus accuracy without, in points, on the same images, and its 95% interval by paired bootstrap "
@@ -64,7 +63,7 @@ def _best(pairs: list[Pair]) -> list[Pair]:
     for number, pair in enumerate(pairs):
         found, a, b = pair
         same = [
-            (weights(r), r.described, str(defence_settings(r)), r.record.deployed_state, r.manifest.data.name, r.eps)
+            (weights(r), r.described, str(r.entropy), r.record.deployed_state, r.manifest.data.name, r.eps)
             for r in (a, b)
         ]
         key = number if None in (weights(a), weights(b)) else (found, a.training, *same)
@@ -93,24 +92,15 @@ def question(a: Result, b: Result) -> str | None:
     if a.record.deployed_state != b.record.deployed_state:
         return None
     added = a.entropy is None and b.entropy is not None
-    if added and _same_model(a, b):
+    # if b was attacked obliviously, a must be the very model that was attacked
+    same_weights = not b.oblivious and weights(a) is not None and weights(a) == weights(b)
+    if added and (a.store is b.store or same_weights):
         return ENTROPY
     if a.training == "unknown" or training_key(a) != training_key(b) or a.random or not b.random:
         return None
     if added:
         return BOTH
-    return RANDOM if defence_settings(a) == defence_settings(b) and a.oblivious == b.oblivious else None
-
-
-def _same_model(a: Result, b: Result) -> bool:
-    """Whether a is the undefended model of b; if b was attacked obliviously, the very one that was attacked."""
-    return a.store is b.store or (not b.oblivious and weights(a) is not None and weights(a) == weights(b))
-
-
-def clean(a: Result, b: Result) -> Cell:
-    """Difference of the accuracies on clean images."""
-    left, right = (_survived(r, []) for r in (a, b))
-    return points(bootstrap_difference(left, right), f"{_from(a, b)}; clean")
+    return RANDOM if a.entropy == b.entropy and a.oblivious == b.oblivious else None
 
 
 def minimum(a: Result, b: Result) -> Cell:
@@ -129,46 +119,46 @@ def autoattack(a: Result, b: Result) -> Cell:
     one, two = strongest_autoattack(a), strongest_autoattack(b)
     if one is None or two is None:
         return NONE
-    tried = min(tried_images(r.store, [name]) for r, name in ((a, one), (b, two)))
-    left, right = (_survived(r, [name])[:tried] for r, name in ((a, one), (b, two)))
-    return points(bootstrap_difference(left, right), f"{_from(a, b)}; clean and {two}, clean and {one}")
+    return survival(a, b, [one], [two], f"clean and {two}, clean and {one}")
 
 
 def union(a: Result, b: Result) -> Cell:
-    """Difference of the unions over the attacks that both have, else over each one's own.
+    """Difference of the unions over the attacks that both have, else over each one's own."""
+    ours, theirs = finished(a), finished(b)
+    if not ours or not theirs:
+        return NONE
+    common = shared_attacks(a.store, b.store, [name for name in ours if name in theirs])
+    if common:
+        ours = theirs = common
+    else:
+        with_aa = [
+            any(r.manifest.attacks[name].spec.attack == "autoattack" for name in names)
+            for r, names in ((a, ours), (b, theirs))
+        ]
+        if with_aa[0] != with_aa[1]:
+            return NONE  # AutoAttack on one side only would decide the comparison
+    tried = min(tried_images(a.store, ours), tried_images(b.store, theirs))
+    what = f"the first {tried} images; never broken by {len(theirs)} and {len(ours)} attacks"
+    return survival(a, b, ours, theirs, what)
+
+
+def survival(a: Result, b: Result, ours: Sequence[str], theirs: Sequence[str], what: str) -> Cell:
+    """Difference of the shares of images that are correct before and under all of these attacks on a and on b.
 
     Counted over the first images, on which all of these attacks were run.
     """
-    names = [finished(r) for r in (a, b)]
-    if not all(names):
-        return NONE
-    common = shared_attacks(a.store, b.store, [name for name in names[0] if name in names[1]])
-    if common:
-        names = [common, common]
-    elif _with_aa(a, names[0]) != _with_aa(b, names[1]):
-        return NONE  # AutoAttack on one side only would decide the comparison
-    pairs = list(zip((a, b), names, strict=True))
-    tried = min(tried_images(r.store, n) for r, n in pairs)
-    left, right = (_survived(r, n)[:tried] for r, n in pairs)
-    where = f"{_from(a, b)}; the first {tried} images; never broken by {len(names[1])} and {len(names[0])} attacks"
-    return points(bootstrap_difference(left, right), where)
-
-
-def _with_aa(r: Result, names: Sequence[str]) -> bool:
-    return any(r.manifest.attacks[name].spec.attack == "autoattack" for name in names)
+    both = ((a, ours), (b, theirs))
+    tried = min(tried_images(r.store, names) for r, names in both)
+    left, right = (np.all([_outcomes(r)[name] for name in (None, *names)], axis=0)[:tried] for r, names in both)
+    return points(bootstrap_difference(left, right), f"{_from(a, b)}; {what}")
 
 
 @once
-def _outcomes(r: Result) -> dict[str | None, Outcomes]:
+def _outcomes(r: Result) -> dict[str | None, NDArray[np.bool_]]:
     """Whether each image is classified correctly, by finished attack; None is before any attack."""
     attacks = [name for name in r.store.attacks if r.store.complete(name)]
-    correct = metrics.outcomes(r.store, attacks, predictor=r.predictor)[2]
+    correct = metrics.outcomes(r.store, attacks, predictor=r.predictor)[0]
     return dict(zip((None, *attacks), correct.T, strict=True))
-
-
-def _survived(r: Result, attacks: Sequence[str]) -> Outcomes:
-    """Whether each image is classified correctly before and under all attacks."""
-    return np.logical_and.reduce([_outcomes(r)[name] for name in (None, *attacks)])
 
 
 def _called(r: Result) -> str:

@@ -112,9 +112,8 @@ def under(r: Result, name: str) -> Cell:
     """Accuracy under one attack."""
     if name not in r.store.attacks or not complete(r, [name]):
         return NONE
-    row = metrics.accuracy(r.store, [name], predictor=r.predictor).row(0, named=True)
-    found = Share(row["accuracy"], row["low"], row["high"], row["images"])
-    return share(found, origin(r, name, "share without success"))
+    found = metrics.attack_shares(r.store, [name], predictor=r.predictor)
+    return share(found[name], origin(r, name, "share without success"))
 
 
 def origin(r: Result, what: str, how: str) -> str:

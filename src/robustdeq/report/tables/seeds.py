@@ -9,7 +9,7 @@ from typing import Any
 
 from robustdeq.report.results import Result
 from robustdeq.report.results.complete import finished, minimum_attacks
-from robustdeq.report.results.match import defence_settings, images_key
+from robustdeq.report.results.match import images_key
 from robustdeq.report.tables.numbers import autoattack, clean, minimum, ready, ready_attack, strongest_autoattack
 from robustdeq.report.tables.table import NONE, Cell, Table
 
@@ -50,7 +50,8 @@ def _recipes(results: list[Result]) -> list[list[Result]]:
     found = []
     for _, group in groupby(sorted(known, key=_recipe), key=_recipe):
         by_seed: dict[int, Result] = {}
-        for r in sorted(group, key=_content):
+        # of several stores of a seed the one with AutoAttack and most attacks is shown
+        for r in sorted(group, key=lambda r: (strongest_autoattack(r) is not None, len(finished(r)))):
             by_seed[_metadata(r)["seed"]] = r
         if len(by_seed) > 1:
             found.append([by_seed[seed] for seed in sorted(by_seed)])
@@ -61,16 +62,11 @@ def _recipe(r: Result) -> tuple[str, ...]:
     """Equal for all seeds of a recipe that were evaluated alike."""
     words = {name: word for name, word in _metadata(r).items() if not name.startswith(NOT_OF_THE_RECIPE)}
     model, state = r.manifest.model.kind, r.record.deployed_state
-    return tuple(map(str, (r.training, r.described, model, words, defence_settings(r), state, images_key(r))))
+    return tuple(map(str, (r.training, r.described, model, words, r.entropy, state, images_key(r))))
 
 
 def _metadata(r: Result) -> dict[str, Any]:
     return r.manifest.model.metadata
-
-
-def _content(r: Result) -> tuple[bool, int]:
-    """How much a store holds: of several stores of a seed the one with AutoAttack and most attacks is shown."""
-    return strongest_autoattack(r) is not None, len(finished(r))
 
 
 def _spread(
@@ -78,13 +74,9 @@ def _spread(
 ) -> Cell:
     """Mean, lowest and highest, if every seed has a final number under the same attacks."""
     cells = [measure(r) for r in same]
-    if any(cell.kind != "ours" for cell in cells) or len({_hashes(r, over(r)) for r in same}) > 1:
+    attacks = {frozenset(r.manifest.attacks[name].hash for name in over(r) if name is not None) for r in same}
+    if any(cell.kind != "ours" for cell in cells) or len(attacks) > 1:
         return NONE
     values = [float(cell.text) for cell in cells]
     text = f"{mean(values):.2f} ({min(values):.2f} to {max(values):.2f})"
     return Cell(text, "ours", " | ".join(cell.where for cell in cells))
-
-
-def _hashes(r: Result, attacks: Iterable[str | None]) -> frozenset[str]:
-    """The attacks with all their settings."""
-    return frozenset(r.manifest.attacks[name].hash for name in attacks if name is not None)

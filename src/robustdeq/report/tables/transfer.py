@@ -37,9 +37,11 @@ def table_3(results: list[Result]) -> Table | None:
 
     rows = []
     for target in labels:
-        r = by_label[target]
-        cells = [ours(target, source) for source in labels]
-        cells += [_of_the_paper(r, by_label[source], comparable=not reasons) for source in labels]
+        r, cells = by_label[target], [ours(target, source) for source in labels]
+        for other in (by_label[source] for source in labels):
+            trades = r.training == other.training == "TRADES"
+            value = paper.TABLE_3.get((r.method, other.method)) if trades else None
+            cells.append(published(value, "Table 3", comparable=not reasons))
         rows.append([Cell(target), Cell(r.method), *cells, because(r, reasons)])
     columns = [f"{whose}{label}" for whose in ("from ", "paper: ") for label in labels]
     head = ("target", "method", *columns, "comparable")
@@ -50,9 +52,3 @@ def table_3(results: list[Result]) -> Table | None:
     )
     title = "Table 3. Transfer: lowest accuracy (%) under attacks made against another"
     return Table("table-3", title, head, rows, (note, APART))
-
-
-def _of_the_paper(target: Result, source: Result, *, comparable: bool) -> Cell:
-    if target.training != "TRADES" or source.training != "TRADES":
-        return NONE
-    return published(paper.TABLE_3.get((target.method, source.method)), "Table 3", comparable=comparable)

@@ -1,4 +1,4 @@
-"""Figs. 3a and 5: accuracy under the grid of intermediate-state attacks."""
+"""Figs. 3a, 4, 5 and 6: accuracy under the grid of intermediate-state attacks, and during training."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import polars as pl
 
 from robustdeq.evaluation.analysis import metrics
 from robustdeq.report.figures.drawing import COLOURS, HEIGHT, Figure, draw, legend_above, legend_room, line_style, slug
-from robustdeq.report.results import Result
+from robustdeq.report.results import Result, Run
 from robustdeq.report.results.complete import has_whole_grid
 
 
@@ -65,3 +65,22 @@ def figure_5(r: Result) -> Figure | None:
 def _grid(r: Result) -> pl.DataFrame:
     """Accuracy under the oblivious attacks of the grid, with their oracles."""
     return metrics.by_oracle(r.store, predictor=r.predictor).filter(~pl.col("aware"))
+
+
+def figures_4_and_6(runs: list[Run]) -> Figure | None:
+    """Accuracy under PGD-10 on held-out training images by epoch, one line per run."""
+    curves = {run.label: points for run in runs if (points := run.validation())}
+    if not curves:
+        return None
+
+    def paint(axes: Any) -> None:
+        for k, (label, points) in enumerate(curves.items()):
+            axes.plot([p[0] for p in points], [100 * p[2] for p in points], line_style(k), marker=".", label=label)
+        axes.set_xlabel("epoch")
+        axes.set_ylabel("held-out PGD accuracy (%)")
+        axes.legend(fontsize=8)
+
+    said = "; ".join(f"{label} {100 * points[-1][2]:.1f} percent at the end" for label, points in curves.items())
+    alt = f"Accuracy under PGD-10 on held-out training images, by epoch: {said}."
+    where = "; ".join(f"run {label}: metrics.csv, validation_pgd" for label in curves)
+    return draw("figure-4-6", "Figs. 4 and 6. PGD-10 accuracy during training", alt, paint, where=where)

@@ -1,8 +1,9 @@
-"""Tables 4 and 8: the strongest intermediate-state attacks, under other searches and at each state."""
+"""Tables 4, 6, 7 and 8: the grid's strongest attacks, and how the grid changes the entropy of the prediction."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import polars as pl
 
@@ -11,8 +12,8 @@ from robustdeq.report import paper
 from robustdeq.report.results import Result
 from robustdeq.report.results.complete import complete, grid
 from robustdeq.report.results.match import paper_row
-from robustdeq.report.tables.numbers import WHO, because, beside, under, who
-from robustdeq.report.tables.table import APART, NONE, Cell, Table
+from robustdeq.report.tables.numbers import WHO, because, beside, origin, under, who
+from robustdeq.report.tables.table import APART, NONE, Cell, Table, number
 
 PAIRS = tuple(paper.TABLE_4["pgd"])
 """The paper's strongest (i, K_a)."""
@@ -42,6 +43,36 @@ def table_4(results: list[Result]) -> Table:
         "one value. The paper's differs by pair because it steers by the surrogate's answers."
     )
     return Table("table-4", title, head, rows, (note, APART))
+
+
+def tables_6_and_7(results: list[Result]) -> Table:
+    """How often and by how much attacks raise the entropy of undefended models, over the grid."""
+
+    def spread(values: pl.Series) -> list[float]:
+        found: list[Any] = [values.mean(), values.min(), values.max()]
+        return [float(value) for value in found]
+
+    rows = []
+    for r in (r for r in results if r.entropy is None and complete(r, grid(r))):
+        change = metrics.entropy_change(r.store, grid(r), predictor=r.predictor)
+        where = origin(r, f"clean and {len(grid(r))} attacks of the grid", "entropy, image by image")
+        shares = [number(100 * v, where) for v in spread(change["share"])]
+        differences = [number(v, where, digits=4) for v in spread(-change["difference"])]
+        theirs = beside(r, paper.TABLE_6.get(paper_row(r), (None,) * 3), "Table 6")
+        theirs += beside(r, paper.TABLE_7.get(paper_row(r), (None,) * 3), "Table 7", digits=4)
+        rows.append([*who(r), *shares, *differences, *theirs, because(r)])
+    columns = [
+        f"{whose}{what}, {v}"
+        for whose in ("", "paper: ")
+        for what in ("P", "dH")
+        for v in ("mean", "lowest", "highest")
+    ]
+    note = (
+        "P: share (%) of images whose clean entropy is lower than the attacked one. "
+        "dH: mean of clean minus attacked entropy, nats."
+    )
+    title = "Tables 6 and 7. Prediction entropy, clean and attacked, over the grid"
+    return Table("table-6-7", title, (*WHO, *columns, "comparable"), rows, (note, APART))
 
 
 def table_8(results: list[Result]) -> Table:
