@@ -14,7 +14,7 @@ from typing_extensions import override
 from robustdeq.attacks.oracles.oracle import Oracle
 from robustdeq.models.predictor import DynamicPredictor, Pass
 from robustdeq.models.straight import straight_through
-from robustdeq.solve import GradientPolicy, Phantom, SolvedState, Unrolled
+from robustdeq.solve import GradientPolicy, Phantom, Unrolled
 
 View = Literal["oblivious", "aware", "bpda"]
 """The pass that the attacker differentiates.
@@ -82,7 +82,7 @@ class StateOracle(Oracle):
             return super().estimate_and_deploy(x)
         read = predictor.reads_residuals or (self.state is None and model.reads_residuals)
         judge_last = self.policy.needs_inverse or read
-        last = predictor.steps_read
+        last = predictor.early_state
         steps = None if last is None or self.state is None else max(last, self.state)
         with torch.no_grad():
             walked = predictor.walk(x.detach(), steps=steps, judge_last=judge_last)
@@ -91,18 +91,9 @@ class StateOracle(Oracle):
 
     def _connect(self, x: Tensor, walked: Pass) -> Tensor:
         model, solution = self.predictor.base, walked.solution
-        assert solution.trajectory is not None
-        if self.state is None:
-            state = model.read(solution)
-        else:
-            state = SolvedState(
-                z=solution.trajectory[self.state - 1],
-                step=solution.steps.clamp_max(self.state),
-                solution=solution,
-                batch_coupled=model.solver.batch_coupled,
-            )
+        state = model.read(solution, state=self.state)
         if self.view == "bpda":
-            x = straight_through(walked.input_at(self.state or len(solution.trajectory)), x)
+            x = straight_through(walked.input_at(self.state or len(solution.residuals)), x)
         f, _ = model.begin(x)
         logits: Tensor = model.head(f.unpack(self.policy.connect(f, state)))
         return logits
@@ -209,8 +200,12 @@ class Exact(Oracle):
     @override
     def estimate(self, x: Tensor) -> Tensor:
         predictor = self.predictor.undefended() if self.oblivious else self.predictor
-        walked = predictor.walk_differentiably(
-            x, steps=predictor.steps_read, judge_last=predictor.reads_residuals, smoothing=self.smoothing
+        walked = predictor.walk(
+            x,
+            steps=predictor.early_state,
+            judge_last=predictor.reads_residuals,
+            exact=True,
+            smoothing=self.smoothing,
         )
         return predictor.read_out(walked, exact=True)
 
@@ -254,7 +249,7 @@ class WatchedStates(Oracle):
 
     @override
     def estimate_and_deploy(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        predictor, last = self.predictor, self.predictor.steps_read
+        predictor, last = self.predictor, self.predictor.early_state
         steps = None if last is None else max(last, *predictor.watched)
         with torch.no_grad():
             walked = predictor.walk(x.detach(), steps=steps, judge_last=predictor.reads_residuals)
