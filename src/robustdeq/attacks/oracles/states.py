@@ -25,14 +25,31 @@ View = Literal["oblivious", "aware", "bpda"]
 
 
 @dataclass(frozen=True, eq=False)
-class StateOracle(Oracle):
-    """An oracle that estimates the gradient at a state of the solve; the state itself is a constant."""
+class DynamicOracle(Oracle):
+    """An oracle of a predictor whose passes can be looked into."""
 
     predictor: DynamicPredictor
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check_dynamic(self, self.predictor)
+        if not isinstance(self.predictor, DynamicPredictor):
+            raise TypeError(
+                f"{type(self).__name__} looks at states of a DEQ or of a defence around one, got "
+                f"{type(self.predictor).__name__}; for a model without dynamics use robustdeq.attacks.Direct"
+            )
+
+    @property
+    @override
+    def target(self) -> Callable[[Tensor], Tensor]:
+        return self.predictor
+
+
+@dataclass(frozen=True, eq=False)
+class StateOracle(DynamicOracle):
+    """An oracle that estimates the gradient at a state of the solve; the state itself is a constant."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if self.view not in ("oblivious", "aware", "bpda"):
             raise ValueError(f"view must be 'oblivious', 'aware' or 'bpda', got {self.view!r}")
         self._check_state()
@@ -42,11 +59,6 @@ class StateOracle(Oracle):
         steps = self.predictor.base.solver.max_steps
         if self.state is not None and not 1 <= self.state <= steps:
             raise ValueError(f"state counts from 1 to the solver's {steps} steps, got {self.state}")
-
-    @property
-    @override
-    def target(self) -> Callable[[Tensor], Tensor]:
-        return self.predictor
 
     @property
     @abstractmethod
@@ -167,7 +179,7 @@ class Estimate(StateOracle):
 
 
 @dataclass(frozen=True, eq=False)
-class Exact(Oracle):
+class Exact(DynamicOracle):
     """Autograd through every solver step of the deployed predictor.
 
     For an undefended predictor this is the exact gradient of the deployed logits. For a defended one it differentiates
@@ -182,20 +194,13 @@ class Exact(Oracle):
         values: "surrogate" or "deployed", see `Oracle`.
     """
 
-    predictor: DynamicPredictor
     smoothing: float | None = 1.0
     oblivious: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check_dynamic(self, self.predictor)
         if self.smoothing is not None and not self.smoothing > 0:
             raise ValueError(f"smoothing must be positive, or None for a constant; got {self.smoothing}")
-
-    @property
-    @override
-    def target(self) -> Callable[[Tensor], Tensor]:
-        return self.predictor
 
     @override
     def estimate(self, x: Tensor) -> Tensor:
@@ -218,7 +223,7 @@ class Exact(Oracle):
 
 
 @dataclass(frozen=True, eq=False)
-class WatchedStates(Oracle):
+class WatchedStates(DynamicOracle):
     """Mean over the states that a defence looks at of log softmax h(f(z; x)).
 
     With the loss "confident" (the largest mean log-probability of a wrong class), an attack makes one wrong class
@@ -228,17 +233,6 @@ class WatchedStates(Oracle):
     again with the new input; here it is read afterwards. The released variant looks at the state that a segment hands
     on; here the segment's last state is read, which is the same where residuals fall.
     """
-
-    predictor: DynamicPredictor
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _check_dynamic(self, self.predictor)
-
-    @property
-    @override
-    def target(self) -> Callable[[Tensor], Tensor]:
-        return self.predictor
 
     @override
     def estimate(self, x: Tensor) -> Tensor:
@@ -264,11 +258,3 @@ class WatchedStates(Oracle):
             f, _ = model.begin(straight_through(walked.input_at(t), x))
             log_p.append(model.head(f.unpack(f(trajectory[t - 1]))).log_softmax(-1))
         return sum(log_p[1:], log_p[0]) / len(states)
-
-
-def _check_dynamic(oracle: Oracle, predictor: object) -> None:
-    if not isinstance(predictor, DynamicPredictor):
-        raise TypeError(
-            f"{type(oracle).__name__} looks at states of a DEQ or of a defence around one, got "
-            f"{type(predictor).__name__}; for a model without dynamics use robustdeq.attacks.Direct"
-        )
