@@ -111,13 +111,4 @@ class InputDefence(Defence):
         """Runs the dynamics with interventions; `idle` as for the functions in `flows`."""
         self.check()
         flow = flows.kept_history if self.switches.history == "kept" else flows.restarted_history
-        return flow(
-            self.base,
-            x,
-            every=self.every,
-            move=move,
-            switches=self.switches,
-            steps=steps,
-            judge_last=judge_last,
-            idle=idle,
-        )
+        return flow(self, move, x, steps=steps, judge_last=judge_last, idle=idle)
