@@ -188,10 +188,6 @@ class DynamicPredictor(nn.Module, ABC):
         return not (self.base.solver.batch_coupled or backward.batch_coupled)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The deployed logits (B, C)."""
-        return self.predict(x)
-
-    def predict(self, x: Tensor) -> Tensor:
         """The deployed logits (B, C) in eval mode, differentiable in x but not in the weights.
 
         What a defence adds to x counts as a constant in the gradient.
