@@ -38,11 +38,7 @@ def jacobian_penalty(
 
 
 def spectral_radius(
-    f: Map,
-    z: Float[Tensor, " B *latent"],
-    *,
-    iterations: int = 50,
-    generator: torch.Generator | None = None,
+    f: Map, z: Float[Tensor, " B *latent"], *, iterations: int = 50, generator: torch.Generator | None = None
 ) -> Float[Tensor, " B"]:
     """|largest eigenvalue| of J = df/dz at each sample's z, by power iteration on J^T.
 

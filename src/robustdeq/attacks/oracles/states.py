@@ -93,8 +93,7 @@ class StateOracle(DynamicOracle):
         if predictor.defended and (self.view == "oblivious" or self.policy.needs_inverse):
             return super().estimate_and_deploy(x)
         read = predictor.reads_residuals or (self.state is None and model.reads_residuals)
-        judge_last = self.policy.needs_inverse or read
-        last = predictor.early_state
+        judge_last, last = self.policy.needs_inverse or read, predictor.early_state
         steps = None if last is None or self.state is None else max(last, self.state)
         with torch.no_grad():
             walked = predictor.walk(x.detach(), steps=steps, judge_last=judge_last)
@@ -205,13 +204,8 @@ class Exact(DynamicOracle):
     @override
     def estimate(self, x: Tensor) -> Tensor:
         predictor = self.predictor.undefended() if self.oblivious else self.predictor
-        walked = predictor.walk(
-            x,
-            steps=predictor.early_state,
-            judge_last=predictor.reads_residuals,
-            exact=True,
-            smoothing=self.smoothing,
-        )
+        steps, judge_last = predictor.early_state, predictor.reads_residuals
+        walked = predictor.walk(x, steps=steps, judge_last=judge_last, exact=True, smoothing=self.smoothing)
         return predictor.read_out(walked, exact=True)
 
     @override
