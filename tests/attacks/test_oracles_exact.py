@@ -8,8 +8,7 @@ from torch.testing import assert_close
 
 import robustdeq as rd
 from robustdeq.attacks.oracles import Estimate, Exact, UnrolledState
-from robustdeq.defences.descent import EntropyDescent
-from robustdeq.defences.smooth import SmoothDescent
+from robustdeq.defences.descent import EntropyDescent, SmoothDescent
 from robustdeq.threat import margin
 
 from ..defences.models import cell, images, mdeq

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch.testing import assert_close
 
 from robustdeq.attacks import PGD, Direct
-from robustdeq.attacks.starts import keys_of, random_starts
+from robustdeq.attacks.task import keys_of, random_starts
 from robustdeq.threat import L2, Linf, confident, cross_entropy, dlr, kl, margin
 
 from .oracles import Recorded

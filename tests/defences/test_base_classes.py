@@ -30,7 +30,7 @@ def test_a_plain_wrapper_is_the_predictor_inside():
     model, x = cell(), images(2, 1, 4, 4)
     inner = rd.EarlyState(rd.EntropyReduction(model, steps=1), state=4)
     wrapped = Defence(inner)
-    for name in ("base", "defended", "steps_read", "reads_residuals", "watched", "early_state", "deployed_state"):
+    for name in ("base", "defended", "reads_residuals", "watched", "early_state", "deployed_state"):
         assert getattr(wrapped, name) == getattr(inner, name)
     assert torch.equal(wrapped(x), inner(x))
     assert torch.equal(wrapped.undefended()(x), rd.EarlyState(model, state=4)(x))

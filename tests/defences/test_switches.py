@@ -129,7 +129,7 @@ def test_the_final_readout_sees_what_the_last_intervention_made_of_the_image(swi
 def test_an_early_state_neither_pays_for_an_intervention_after_it_nor_is_differentiated_there(switches):
     model, x = cell(), images(3, 1, 4, 4)
     early = rd.EarlyState(rd.EntropyReduction(model, every=2, steps=2, step_size=0.1, radius=0.2, **switches), state=8)
-    assert len(early.walk(x, steps=early.steps_read).purification.inputs) == 3
+    assert len(early.walk(x, steps=early.early_state).purification.inputs) == 3
     slopes = []
     for logits_of in (early, rd.oracles.Estimate(early, state=8, view="bpda", values="deployed")):
         point = x.clone().requires_grad_()

@@ -1,7 +1,7 @@
 """Input entropy reduction in the released variant."""
 
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 
 import numpy as np
 import pytest
@@ -60,9 +60,14 @@ def defended(case_name, variant, images, every, steps) -> Defended:
     case = CASES[case_name]
     model, x = case.model(variant), case.x_adv if images == "adv" else case.x
     defence = rd.EntropyReduction(model, every=every, steps=steps, variant="released")
-    ends: list[rd.Iteration] = []
+    ends: list[rd.Iteration] = []  # one iteration per segment
+
+    def recorded(*args, **options):
+        ends.append(rd.Iteration(*args, **options))
+        return ends[-1]
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(flows, "restarted_history", partial(flows.restarted_history, watch=ends.append))
+        patch.setattr(flows, "Iteration", recorded)
         trajectory = defence.trajectory(x)
     handed = [end.memory.first for end in ends[1:]]
 

@@ -85,7 +85,7 @@ def test_a_vanishing_correction_is_dropped():
     """dg' = 0, here exactly: the factor has no finite size, and the segment starts from -I."""
     z0 = torch.zeros(1, 2, dtype=torch.float64)
     first = Iteration(lambda z: z / 2 + 1, z0, SegmentBroyden(max_steps=1), tol=0.0).advance()
-    assert first.memory.dg.tolist() == [[-0.5, -0.5]]
+    assert first.memory.step[1].tolist() == [[-0.5, -0.5]]
     second = SegmentBroyden(max_steps=1, previous=first.memory)
     ours = fixed_point(lambda z: z + 1, first.z, second, tol=0.0)  # g_new - g_last = 1 - 0.5
     assert ours.last.tolist() == [[2.0, 2.0]]

@@ -84,15 +84,12 @@ class APGD(Steered):
         return super().begin(task, rows, run)
 
     def _run(self, task: Task, rows: Tensor, run: int, formula: Callable[..., Tensor], *classes: Tensor) -> Run:
-        def look(x: Tensor, active: Tensor) -> View:
+        def look(x: Tensor, active: Tensor) -> tuple[Tensor, Tensor, Tensor]:
             here, x = rows[active], x.detach().requires_grad_()
             logits = task.straight_through(x, here)
             loss = formula(logits, task.y[here], *[c[active] for c in classes])
-            return View(
-                gradient=input_gradient(loss, x),
-                loss=loss.detach().nan_to_num(nan=-torch.inf),
-                fooled=fooled(logits.detach(), task.y[here]),
-            )
+            gradient, success = input_gradient(loss, x), fooled(logits.detach(), task.y[here])
+            return loss.detach().nan_to_num(nan=-torch.inf), gradient, success
 
         origin, start = task.x[rows], self.begin(task, rows, run)
         return auto_ascent(look, start, origin, self.threat, self.n_iter, leave=not task.every_image)
@@ -104,21 +101,8 @@ def likeliest_wrong(logits: Tensor, y: Tensor, count: int) -> Tensor:
     return wrong.sort(dim=1, descending=True).indices[:, : min(count, logits.shape[1] - 1)]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class View:
-    """Loss, input gradient and success at the current points, per image."""
-
-    loss: Tensor
-    gradient: Tensor
-    fooled: Tensor
-
-    def updated(self, active: Tensor, new: View) -> View:
-        """The view with new values for the active images; the others keep theirs and count as not fooled anew."""
-        return View(
-            loss=self.loss.index_copy(0, active, new.loss),
-            gradient=self.gradient.index_copy(0, active, new.gradient),
-            fooled=torch.zeros_like(self.fooled).index_copy(0, active, new.fooled),
-        )
+Look = Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
+"""Function (images, their rows) -> loss, input gradient and success of each of these images."""
 
 
 def checkpoints(steps: int) -> list[int]:
@@ -134,13 +118,11 @@ def checkpoints(steps: int) -> list[int]:
     return [time for time in times if time <= steps]
 
 
-def auto_ascent(
-    look: Callable[[Tensor, Tensor], View], start: Tensor, origin: Tensor, threat: Threat, steps: int, *, leave: bool
-) -> Run:
+def auto_ascent(look: Look, start: Tensor, origin: Tensor, threat: Threat, steps: int, *, leave: bool) -> Run:
     """One run: per image the last point that fooled, or else the one of highest loss, and the highest loss.
 
     Args:
-        look: Function (images, their rows) -> `View` at these images.
+        look: The view of the predictor.
         start: Starting points, inside the balls.
         origin: Clean images, the centres of the balls.
         threat: The ball.
@@ -148,42 +130,35 @@ def auto_ascent(
         leave: Whether an image leaves the batch once it has fooled the predictor.
     """
     everyone = torch.arange(len(start), device=start.device)
-    x = previous = start
-    view = look(x, everyone)
-    best_x, best = x, view
-    found, ever = x, view.fooled
+    x = previous = best_x = found = start
+    loss, gradient, ever = look(x, everyone)
+    best_loss = best_before = loss
+    best_gradient = gradient
     size = torch.full((len(start),), 2 * threat.eps, dtype=start.dtype, device=start.device)
-    growths, halved, best_before, last_time = torch.zeros_like(everyone), torch.ones_like(ever), view.loss, 0
+    growths, halved, last_time = torch.zeros_like(everyone), torch.ones_like(ever), 0
     times = checkpoints(steps)
     for step in range(1, steps + 1):
         active = (~ever).nonzero().flatten() if leave else everyone
         if len(active) == 0:
             break
         alpha = MOMENTUM if step > 1 else 1.0
-        ahead = threat.project(x + rows_like(size, x) * threat.ascent(view.gradient), origin)
+        ahead = threat.project(x + rows_like(size, x) * threat.ascent(gradient), origin)
         x, previous = threat.project(x + (ahead - x) * alpha + (x - previous) * (1 - alpha), origin), x
-        loss_before = view.loss
-        view = view.updated(active, look(x[active], active))
-        found = torch.where(rows_like(view.fooled, x), x, found)
-        ever = ever | view.fooled
-        best_x, best = _better(best_x, best, x, view)
-        growths = growths + (view.loss > loss_before)
+        loss_before = loss
+        losses, gradients, success = look(x[active], active)
+        loss, gradient = loss.index_copy(0, active, losses), gradient.index_copy(0, active, gradients)
+        anew = torch.zeros_like(ever).index_copy(0, active, success)
+        found, ever = torch.where(rows_like(anew, x), x, found), ever | anew
+        grown = loss > best_loss
+        best_loss = torch.where(grown, loss, best_loss)
+        best_x = torch.where(rows_like(grown, x), x, best_x)
+        best_gradient = torch.where(rows_like(grown, x), gradient, best_gradient)
+        growths = growths + (loss > loss_before)
         if step in times:
             # <= as in the authors' implementation; the paper has <, which differs only if GROWTH * period is an integer
-            halved = (growths <= GROWTH * (step - last_time)) | (~halved & (best.loss <= best_before))
+            halved = (growths <= GROWTH * (step - last_time)) | (~halved & (best_loss <= best_before))
             size = torch.where(halved, size / 2, size)
             x = torch.where(rows_like(halved, x), best_x, x)
-            gradient = torch.where(rows_like(halved, x), best.gradient, view.gradient)
-            view = View(loss=view.loss, gradient=gradient, fooled=view.fooled)
-            growths, best_before, last_time = torch.zeros_like(growths), best.loss, step
-    return Run(images=torch.where(rows_like(ever, x), found, best_x), loss=best.loss, fooled=ever)
-
-
-def _better(best_x: Tensor, best: View, x: Tensor, view: View) -> tuple[Tensor, View]:
-    grown = view.loss > best.loss
-    rows = rows_like(grown, x)
-    return torch.where(rows, x, best_x), View(
-        loss=torch.where(grown, view.loss, best.loss),
-        gradient=torch.where(rows, view.gradient, best.gradient),
-        fooled=torch.where(grown, view.fooled, best.fooled),
-    )
+            gradient = torch.where(rows_like(halved, x), best_gradient, gradient)
+            growths, best_before, last_time = torch.zeros_like(growths), best_loss, step
+    return Run(images=torch.where(rows_like(ever, x), found, best_x), loss=best_loss, fooled=ever)

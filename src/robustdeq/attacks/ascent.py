@@ -36,13 +36,8 @@ def climb(
 
 def ascend(x: Tensor, gradient: Tensor, origin: Tensor, threat: Threat, step_size: float | None = None) -> Tensor:
     """One step: project(x + step_size * ascent(gradient)); see `climb` for the arguments."""
-    size = default_step_size(threat) if step_size is None else step_size
+    size = threat.eps / 4 if step_size is None else step_size
     return threat.project(x.detach() + size * threat.ascent(gradient), origin)
-
-
-def default_step_size(threat: Threat) -> float:
-    """A quarter of eps: 2/255 for the customary 8/255."""
-    return threat.eps / 4
 
 
 def gradient_of(loss: Callable[[Tensor, int], Tensor]) -> Gradient:

@@ -14,8 +14,7 @@ from typing_extensions import override
 
 from robustdeq.attacks.arguments import check_arguments, checked_start, rows_like
 from robustdeq.attacks.oracles import Direct, Oracle
-from robustdeq.attacks.starts import keys_of, random_starts
-from robustdeq.attacks.task import Task, Watch, fooled
+from robustdeq.attacks.task import Task, Watch, fooled, keys_of, random_starts
 from robustdeq.threat import Threat
 
 

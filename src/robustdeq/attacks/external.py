@@ -14,8 +14,7 @@ from typing_extensions import override
 from robustdeq.attacks.apgd import APGD
 from robustdeq.attacks.base import Attack, Steered
 from robustdeq.attacks.oracles import Oracle
-from robustdeq.attacks.starts import generator_for
-from robustdeq.attacks.task import Task, deployed_values, fooled
+from robustdeq.attacks.task import Task, deployed_values, fooled, generator_for
 from robustdeq.threat import L2, Linf, Threat
 
 
@@ -32,17 +31,13 @@ class FABT(Steered):
     targets: int = 9
     """Number of target classes, the likeliest wrong class first; at most all wrong classes."""
 
+    name: ClassVar[str] = "FAB-T"
     takes_start: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if min(self.n_iter, self.targets) < 1:
             raise ValueError(f"n_iter and targets must be at least 1, got {self.n_iter} and {self.targets}")
-
-    @property
-    @override
-    def name(self) -> str:
-        return "FAB-T"
 
     @override
     def find(self, task: Task) -> Tensor:
@@ -90,17 +85,13 @@ class Square(Steered):
 
     n_queries: int = 5000
 
+    name: ClassVar[str] = "Square"
     takes_start: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.n_queries < 1:
             raise ValueError(f"n_queries must be at least 1, got {self.n_queries}")
-
-    @property
-    @override
-    def name(self) -> str:
-        return "Square"
 
     @override
     def find(self, task: Task) -> Tensor:
@@ -193,7 +184,12 @@ class AutoAttack(Steered):
     @override
     def find(self, task: Task) -> Tensor:
         """Images leave at their first success even with `every_image`: there is nothing left to find."""
-        self._check_classes(task)
+        classes = task.oracle.for_rows(task.places[:1]).deployed(task.x[:1]).shape[1]
+        if classes < self.least_classes:  # fail at once, even if APGD-CE would leave APGD-T nothing to do
+            raise ValueError(
+                f"AutoAttack's targeted DLR loss needs at least {self.least_classes} classes, the predictor has "
+                f"{classes}: use APGD, FABT and Square one by one"
+            )
         images, rows = task.x.clone(), task.all_rows
         for part in self.parts:
             if len(rows) == 0:
@@ -201,16 +197,6 @@ class AutoAttack(Steered):
             images[rows] = part.contained(replace(task.part(rows), every_image=False))
             rows = rows[~fooled(task.deployed(images[rows], rows), task.y[rows])]
         return images
-
-    def _check_classes(self, task: Task) -> None:
-        """Fail at once if APGD-T cannot run, even if APGD-CE would leave it nothing to do."""
-        oracle = task.oracle.for_rows(task.places[:1])
-        classes = oracle.deployed(task.x[:1]).shape[1] if len(task) else self.least_classes
-        if classes < self.least_classes:
-            raise ValueError(
-                f"AutoAttack's targeted DLR loss needs at least {self.least_classes} classes, the predictor has "
-                f"{classes}: use APGD, FABT and Square one by one"
-            )
 
 
 class _LibraryModel:
@@ -253,7 +239,6 @@ class _InputOnly(torch.autograd.Function):
 
 def _norm_name(threat: Threat) -> str:
     """The library's name of the threat's norm."""
-    for kind in (Linf, L2):
-        if isinstance(threat, kind):
-            return kind.__name__
-    raise ValueError(f"FAB-T and Square know Linf and L2, got {threat}")
+    if not isinstance(threat, (Linf, L2)):
+        raise ValueError(f"FAB-T and Square know Linf and L2, got {threat}")
+    return "Linf" if isinstance(threat, Linf) else "L2"

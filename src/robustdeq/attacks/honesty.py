@@ -70,10 +70,9 @@ def gradient_honesty(
                 differences[id(target)] = target, _differences(oracle.deployed, x, y, axes, step)
             variable = x.clone().requires_grad_()
             gradient = input_gradient(margin(deployed_values(oracle)(variable), y), variable)
-            cosines[name] = torch.cosine_similarity(
-                gradient.flatten(1) @ axes, differences[id(target)][1], dim=1, eps=0
-            )
-        return GradientHonesty(cosines={name: cosine.nan_to_num(nan=0.0) for name, cosine in cosines.items()})
+            cosine = torch.cosine_similarity(gradient.flatten(1) @ axes, differences[id(target)][1], dim=1, eps=0)
+            cosines[name] = cosine.nan_to_num(nan=0.0)
+        return GradientHonesty(cosines=cosines)
 
 
 def _orthonormal(size: int, count: int, seed: int) -> Tensor:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
-from robustdeq.attacks.ascent import Run, ascend, best_of, climb, default_step_size, gradient_of, input_gradient
+from robustdeq.attacks.ascent import Run, ascend, best_of, climb, gradient_of, input_gradient
 from robustdeq.attacks.base import Attack
 from robustdeq.attacks.task import Task, fooled
 from robustdeq.threat import confident, cross_entropy, dlr, kl, margin
@@ -30,7 +30,7 @@ class PGD(Attack):
 
     steps: int = 10
     step_size: float | None = None
-    """Length of a step in the threat's norm; None becomes a quarter of eps."""
+    """Length of a step in the threat's norm; None becomes a quarter of eps: 2/255 for the customary 8/255."""
     loss: Literal["ce", "margin", "dlr", "kl", "confident"] = "ce"
     """The loss to climb. "kl" is the divergence from the oracle's logits on the clean image, where its gradient
     vanishes; "confident" is the log-probability of the best wrong class, for oracles that show log-probabilities."""
@@ -40,7 +40,7 @@ class PGD(Attack):
     """If False, start at the clean image unless a start is given."""
 
     def __post_init__(self) -> None:
-        size = default_step_size(self.threat) if self.step_size is None else self.step_size
+        size = self.threat.eps / 4 if self.step_size is None else self.step_size
         object.__setattr__(self, "step_size", size)
         if self.loss not in ("ce", "margin", "dlr", "kl", "confident"):
             raise ValueError(f"loss must be 'ce', 'margin', 'dlr', 'kl' or 'confident', got {self.loss!r}")

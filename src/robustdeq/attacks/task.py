@@ -1,14 +1,19 @@
-"""The input of an attack's search: images, labels, and access to the oracle with every pass counted."""
+"""The input of an attack's search: images, labels, random starts, and access to the oracle with every pass counted.
+
+A random start is a pure function of (seed, attack, run, image), whatever the rest of the batch.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from robustdeq.attacks.oracles import Oracle
+from robustdeq.threat import Threat
 
 Watch = Callable[[Tensor], None]
 """Progress callback, called at every pass of the oracle with the number of passes of each image so far."""
@@ -67,10 +72,6 @@ class Task:
         """The oracle's logits, with the values it was configured to show and the surrogate's gradient."""
         return self._ask(rows)(x)
 
-    def surrogate(self, x: Tensor, rows: Tensor) -> Tensor:
-        """The surrogate's logits, differentiable."""
-        return self._ask(rows).surrogate(x)
-
     def deployed(self, x: Tensor, rows: Tensor) -> Tensor:
         """The deployed predictor's logits, without gradients."""
         return self._ask(rows).deployed(x)
@@ -95,3 +96,24 @@ def deployed_values(oracle: Oracle) -> Oracle:
 def fooled(logits: Tensor, y: Tensor) -> Tensor:
     """Per image, whether the prediction differs from y. NaN logits count: the predictor has failed to classify."""
     return (logits.argmax(1) != y) | logits.isnan().any(1)
+
+
+def keys_of(x: Tensor, index: Sequence[int] | Tensor | None) -> tuple[str, ...]:
+    """A key for each image: its index in the data set if given, otherwise a hash of its pixels."""
+    if index is None:
+        pixels = x.detach().cpu().contiguous()
+        return tuple(hashlib.sha256(image.view(torch.uint8).numpy().tobytes()).hexdigest() for image in pixels)
+    return tuple(f"index {int(i)}" for i in index)
+
+
+def generator_for(seed: int, kind: str, run: int, key: str) -> torch.Generator:
+    """A generator on the CPU, so that every device gets the same numbers."""
+    digest = hashlib.sha256(f"{seed}/{kind}/{run}/{key}".encode()).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest[:8], "little") >> 1)
+
+
+def random_starts(threat: Threat, x: Tensor, seed: int, kind: str, run: int, keys: Sequence[str]) -> Tensor:
+    """A random point of each image's ball, with pixels in [0, 1]."""
+    return torch.cat(
+        [threat.random_start(x[i : i + 1], generator_for(seed, kind, run, key)) for i, key in enumerate(keys)]
+    )

@@ -8,7 +8,6 @@ from typing_extensions import override
 
 from robustdeq.models.predictor import Defence, DynamicPredictor, Pass
 from robustdeq.models.straight import straight_through
-from robustdeq.solve import SolvedState
 
 
 class EarlyState(Defence):
@@ -24,27 +23,16 @@ class EarlyState(Defence):
     def __init__(self, predictor: DynamicPredictor, *, state: int = 8) -> None:
         super().__init__(predictor)
         self.state = state
-        self._check()
+        _ = self.early_state
 
-    def _check(self) -> None:
-        if not 1 <= self.state <= self.num_states:
+    reads_residuals = False
+
+    @property
+    @override
+    def early_state(self) -> int:  # type: ignore[override]  # a property, because it is checked
+        if not 1 <= self.state <= self.num_states:  # the model's solver may have been replaced since construction
             raise ValueError(f"state counts from 1 to the solver's {self.num_states} steps, got {self.state}")
-
-    @property
-    @override
-    def early_state(self) -> int:
         return self.state
-
-    @property
-    @override
-    def steps_read(self) -> int:
-        self._check()  # the model's solver may have been replaced since construction
-        return self.state
-
-    @property
-    @override
-    def reads_residuals(self) -> bool:
-        return False
 
     @property
     @override
@@ -53,25 +41,13 @@ class EarlyState(Defence):
         return [t for t in self.predictor.watched if t <= self.state] or [self.state]
 
     @override
-    def image_read(self, walked: Pass) -> Tensor:
-        return walked.input_at(self.state)
-
-    @override
     def read_out(self, walked: Pass, *, exact: bool = False) -> Tensor:
-        base, f, solution = self.base, walked.f, walked.solution
-        assert solution.trajectory is not None
-        z = solution.trajectory[self.state - 1]
+        base, f, state = self.base, walked.f, self.base.read(walked.solution, state=self.state)
         if exact or not torch.is_grad_enabled():
-            logits: Tensor = base.head(f.unpack(z))
+            logits: Tensor = base.head(f.unpack(state.z))
             return logits
         with torch.no_grad():
-            values = base.head(f.unpack(z))
-        state = SolvedState(
-            z=z,
-            step=solution.steps.clamp_max(self.state),
-            solution=solution,
-            batch_coupled=base.solver.batch_coupled,
-        )
+            values = base.head(f.unpack(state.z))
         return straight_through(values, base.head(f.unpack(base.gradient.connect(f, state))))
 
     @classmethod

@@ -8,10 +8,9 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
-from robustdeq.defences.descent import EntropyDescent, InputEntropy
+from robustdeq.defences.descent import EntropyDescent, InputEntropy, SmoothDescent
 from robustdeq.defences.flows import Move
 from robustdeq.defences.input_defence import InputDefence
-from robustdeq.defences.smooth import SmoothDescent
 from robustdeq.defences.switches import Direction, FinalInput, HandedOn, History, Variant, switches_of
 from robustdeq.models import BoundDynamics
 from robustdeq.models.predictor import DynamicPredictor, Pass, Purification

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -15,33 +15,29 @@ from robustdeq.models import DEQ, BoundDynamics
 from robustdeq.models.predictor import Pass, Purification
 from robustdeq.solve import Broyden, Iteration, SegmentBroyden, Solution, Solver
 
+if TYPE_CHECKING:
+    from robustdeq.defences.input_defence import InputDefence
+
 Move = Callable[[BoundDynamics, Tensor, Tensor, Tensor], tuple[Tensor, Tensor | None]]
 """(f, z, x, x^) -> the new x^, and a measurement (R1, B) for `Purification.inner_entropy` or None."""
 
 
 def kept_history(
-    model: DEQ,
-    x: Tensor,
-    *,
-    every: int,
-    move: Move,
-    switches: Switches,
-    steps: int | None,
-    judge_last: bool,
-    idle: bool,
+    defence: InputDefence, move: Move, x: Tensor, *, steps: int | None, judge_last: bool, idle: bool
 ) -> Pass:
     """Runs one iteration, which every intervention pauses; the solver is then rebased to f(.; x^).
 
+    With `defence.switches.resolve`, an intervention looks at the proposed z^[t], and the step is taken with the new x^.
+
     Args:
-        model: The undefended model.
-        x: The received images.
-        every: Number of solver steps between interventions.
+        defence: The defence, with its settings.
         move: The intervention.
-        switches: With `resolve`, an intervention looks at the proposed z^[t], and the step is taken with the new x^.
+        x: The received images.
         steps: Number of solver steps; None: all of them, with a final readout to follow.
         judge_last: As for `robustdeq.fixed_point`.
         idle: Intervene after the last step too, where the new x^ has no effect on the states.
     """
+    model, switches, every = defence.base, defence.switches, defence.every
     moving = _Moving(model, x, move)
     read = steps is None and switches.final_input == "purified"
     steps = steps or model.solver.max_steps
@@ -62,21 +58,13 @@ def kept_history(
 
 
 def restarted_history(
-    model: DEQ,
-    x: Tensor,
-    *,
-    every: int,
-    move: Move,
-    switches: Switches,
-    steps: int | None,
-    judge_last: bool,
-    idle: bool,
-    watch: Callable[[Iteration], None] | None = None,
+    defence: InputDefence, move: Move, x: Tensor, *, steps: int | None, judge_last: bool, idle: bool
 ) -> Pass:
     """Runs one iteration per segment of `every` steps, each from the state that the previous one hands on.
 
-    The arguments are those of `kept_history`; `watch` is called with the iteration at the end of each segment.
+    The arguments are those of `kept_history`.
     """
+    model, switches, every = defence.base, defence.switches, defence.every
     moving = _Moving(model, x, move)
     read = steps is None and switches.final_input == "purified"
     steps = steps or model.solver.max_steps
@@ -85,20 +73,13 @@ def restarted_history(
     for end in range(every, steps + every, every):
         length = every - max(0, end - steps)
         follows = end < steps
-        iteration = Iteration(
-            moving.f,
-            z,
-            _segment_solver(model.solver, length, memory),
-            tol=model.tol,
-            judge_last=judge_last or follows or idle,
-        )
+        solver = _segment_solver(model.solver, length, memory)
+        iteration = Iteration(moving.f, z, solver, tol=model.tol, judge_last=judge_last or follows or idle)
         if switches.resolve and length == every:
             iteration.advance(length - 1)
             moving.intervene(iteration.peek(), since=end)
             iteration.rebase(moving.f)
         iteration.advance()
-        if watch is not None:
-            watch(iteration)
         parts.append(iteration.solution())
         memory = iteration.memory
         z = (iteration.value if switches.handed_on == "lowest" else iteration.z).reshape(iteration.shape)
@@ -142,13 +123,8 @@ def _segment_solver(solver: Solver, steps: int, memory: Any) -> Solver:
     """The solver of a segment: Broyden takes over the factors of the segment before, others start from scratch."""
     if type(solver) is not Broyden:  # subclasses may keep other factors
         return replace(solver, max_steps=steps)
-    return SegmentBroyden(
-        max_steps=steps,
-        criterion=solver.criterion,
-        divergence=solver.divergence,
-        batch_coupled=solver.batch_coupled,
-        previous=memory,
-    )
+    options = {f.name: getattr(solver, f.name) for f in fields(solver)}
+    return SegmentBroyden(**{**options, "max_steps": steps}, previous=memory)
 
 
 def _joined(parts: list[Solution]) -> Solution:

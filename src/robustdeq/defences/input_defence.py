@@ -26,6 +26,7 @@ class InputDefence(Defence):
         every: Number of solver steps between interventions.
     """
 
+    defended = True
     switches: Switches = VARIANTS["paper"]
     """How the dynamics continue after an intervention."""
 
@@ -68,11 +69,6 @@ class InputDefence(Defence):
                 f"steps, got every={self.every}"
             )
 
-    @property
-    @override
-    def defended(self) -> bool:
-        return True
-
     @override
     def undefended(self) -> DynamicPredictor:
         return self.predictor
@@ -89,23 +85,25 @@ class InputDefence(Defence):
         return self.interventions or self.base.watched
 
     @override
-    def walk(self, x: Tensor, *, steps: int | None = None, judge_last: bool = True, measure: bool = False) -> Pass:
-        move = self.move_and_measure if measure else lambda *state: (self.move(*state), None)
+    def walk(  # type: ignore[override]  # `Defence.walk` passes all options on
+        self,
+        x: Tensor,
+        *,
+        steps: int | None = None,
+        judge_last: bool = True,
+        measure: bool = False,
+        exact: bool = False,
+        smoothing: float | None = None,
+    ) -> Pass:
+        def move(f: BoundDynamics, z: Tensor, x: Tensor, x_hat: Tensor) -> tuple[Tensor, Tensor | None]:
+            if exact:
+                return self.move_differentiably(f, z, x, x_hat, smoothing), None
+            return self.move_and_measure(f, z, x, x_hat) if measure else (self.move(f, z, x, x_hat), None)
+
         # `move` may differentiate, which is impossible with tensors that were made in inference mode
-        with attacking(self), torch.inference_mode(False), torch.no_grad():
+        with attacking(self), torch.inference_mode(False), torch.set_grad_enabled(exact):
             x = x.clone() if x.is_inference() else x
             return self.run_flow(move, x, steps=steps, judge_last=judge_last, idle=measure)
-
-    @override
-    def walk_differentiably(
-        self, x: Tensor, *, steps: int | None = None, judge_last: bool = True, smoothing: float | None = None
-    ) -> Pass:
-        def move(f: BoundDynamics, z: Tensor, x: Tensor, x_hat: Tensor) -> tuple[Tensor, None]:
-            return self.move_differentiably(f, z, x, x_hat, smoothing), None
-
-        with attacking(self), torch.inference_mode(False), torch.enable_grad():
-            x = x.clone() if x.is_inference() else x
-            return self.run_flow(move, x, steps=steps, judge_last=judge_last)
 
     def run_flow(
         self, move: flows.Move, x: Tensor, *, steps: int | None = None, judge_last: bool = True, idle: bool = False
@@ -113,13 +111,4 @@ class InputDefence(Defence):
         """Runs the dynamics with interventions; `idle` as for the functions in `flows`."""
         self.check()
         flow = flows.kept_history if self.switches.history == "kept" else flows.restarted_history
-        return flow(
-            self.base,
-            x,
-            every=self.every,
-            move=move,
-            switches=self.switches,
-            steps=steps,
-            judge_last=judge_last,
-            idle=idle,
-        )
+        return flow(self, move, x, steps=steps, judge_last=judge_last, idle=idle)

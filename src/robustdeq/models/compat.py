@@ -57,20 +57,22 @@ def load_released(config: Mapping[str, Any] | str | NDArray[Any], state_dict: Ma
         config: The released configuration (MODEL, DEQ) as nested mappings, as JSON, or as an array of one JSON string.
         state_dict: The released weights as tensors or arrays, under their released names.
     """
-    sizes, max_steps = _sizes(_parsed(config))
-    weights = {k: v if isinstance(v, Tensor) else torch.as_tensor(np.array(v)) for k, v in state_dict.items()}
-    prefix = "module."  # added by DataParallel
-    weights = {k.removeprefix(prefix): v for k, v in weights.items()}
-    renamed = {rename(k): v for k, v in weights.items()}
-    if None in renamed:
-        unknown = [k for k in weights if rename(k) is None]
+    text = config.item() if isinstance(config, np.ndarray) else config
+    sizes, max_steps = _sizes(json.loads(text) if isinstance(text, str) else text)
+    renamed, unknown = {}, []
+    for key, value in state_dict.items():
+        name = rename(key.removeprefix("module."))  # the prefix is added by DataParallel
+        if name is None:
+            unknown.append(key)
+        else:
+            renamed[name] = value if isinstance(value, Tensor) else torch.as_tensor(np.array(value))
+    if unknown:
         raise ValueError(f"not weights of the released MDEQ: unknown entries {', '.join(unknown[:5])}")
     with torch.random.fork_rng(devices=[]):
         model = MDEQ(solver=Broyden(max_steps=max_steps, batch_coupled=True), gradient=Phantom(9, 0.5), **sizes)
-    dtype = next((v.dtype for v in weights.values() if v.is_floating_point()), torch.float32)
-    model.to(dtype=dtype)
+    model.to(dtype=next((v.dtype for v in renamed.values() if v.is_floating_point()), torch.float32))
     try:
-        model.load_state_dict({str(k): v for k, v in renamed.items()})
+        model.load_state_dict(renamed)
     except RuntimeError as error:
         lines = [line.strip() for line in str(error).splitlines()[1:]]
         raise ValueError(
@@ -78,13 +80,6 @@ def load_released(config: Mapping[str, Any] | str | NDArray[Any], state_dict: Ma
             "check DOWNSAMPLE_TIMES, which decides whether there is a stage0, and the sizes"
         ) from None
     return model.eval()
-
-
-def _parsed(config: Mapping[str, Any] | str | NDArray[Any]) -> Mapping[str, Any]:
-    if isinstance(config, Mapping):
-        return config
-    parsed: dict[str, Any] = json.loads(config if isinstance(config, str) else config.item())
-    return parsed
 
 
 def infer_sizes(state_dict: Mapping[str, Any]) -> dict[str, Any]:
@@ -127,14 +122,10 @@ def released_config(sizes: Mapping[str, Any], *, groups: int, downsample: int, d
     }
 
 
-_FIXED: dict[str, Any] = {
-    "NAME": "mdeq",
-    "WNORM": True,
-    "POST_GN_AFFINE": False,
-    "BLOCK_GN_AFFINE": True,
-    "FUSE_GN_AFFINE": True,
-}
+_AFFINE = {"POST_GN_AFFINE": False, "BLOCK_GN_AFFINE": True, "FUSE_GN_AFFINE": True}
+_FIXED: dict[str, Any] = {"NAME": "mdeq", "WNORM": True, **_AFFINE}
 _FIXED_STAGE: dict[str, Any] = {"NUM_MODULES": 1, "BLOCK": "BASIC", "FUSE_METHOD": "SUM"}
+_FIXED_BRANCHES = {"NUM_BLOCKS": 1, "BIG_KERNELS": 0}
 _FIXED_DEQ: dict[str, Any] = {"F_SOLVER": "broyden", "STOP_MODE": "rel"}
 
 
@@ -160,8 +151,7 @@ def _sizes(config: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
         for key, value in fixed.items():
             if section.get(key, value) != value:
                 raise ValueError(f"{key} = {section[key]!r} is not supported, only {value!r}")
-    for key in ("NUM_BLOCKS", "BIG_KERNELS"):
-        allowed = 1 if key == "NUM_BLOCKS" else 0
+    for key, allowed in _FIXED_BRANCHES.items():
         if any(v != allowed for v in np.atleast_1d(stage.get(key, allowed))):
             raise ValueError(f"{key} = {stage[key]} is not supported, only {allowed} for every branch")
     return sizes, deq.get("F_THRES", 8)

@@ -87,8 +87,8 @@ class DEQ(Pretrained, DynamicPredictor):
                 raise ValueError(f"unknown setting {name!r}; known are {', '.join(kinds)}")
             if not isinstance(value, kinds[name]):
                 raise TypeError(f"{name} cannot be {value!r}")
-        if "readout" in settings:
-            _check_readout(settings["readout"])
+        if settings.get("readout", "last") not in ("lowest", "last"):
+            raise ValueError(f"readout must be 'lowest' or 'last', got {settings['readout']!r}")
         if "tol" in settings and not settings["tol"] >= 0:
             raise ValueError(f"tol must be >= 0, got {settings['tol']}")
 
@@ -149,17 +149,18 @@ class DEQ(Pretrained, DynamicPredictor):
         solver = self.solver if max_steps is None else replace(self.solver, max_steps=max_steps)
         return fixed_point(f, z0, solver, tol=self.tol, record=record, judge_last=judge_last)
 
-    def read(self, solution: Solution, readout: Readout | None = None) -> SolvedState:
-        """The state of a solution that the readout chooses."""
-        readout = self.readout if readout is None else readout
-        _check_readout(readout)
-        lowest = readout == "lowest"
-        return SolvedState(
-            z=solution.value if lowest else solution.last,
-            step=solution.lowest_step if lowest else solution.steps,
-            solution=solution,
-            batch_coupled=self.solver.batch_coupled,
-        )
+    def read(self, solution: Solution, readout: Readout | None = None, *, state: int | None = None) -> SolvedState:
+        """The state of a recorded solution with this number, or else the one that the readout chooses."""
+        readout = readout or self.readout
+        self.check_settings({"readout": readout})
+        if state is not None:
+            assert solution.trajectory is not None
+            z, step = solution.trajectory[state - 1], solution.steps.clamp_max(state)
+        elif readout == "lowest":
+            z, step = solution.value, solution.lowest_step
+        else:
+            z, step = solution.last, solution.steps
+        return SolvedState(z=z, step=step, solution=solution, batch_coupled=self.solver.batch_coupled)
 
     def truncated(self, x: Tensor, *, layers: int = 8, generator: torch.Generator | None = None) -> Tensor:
         """Logits of the weight-tied network of `layers` plain applications of f from z^[0]: for pretraining."""
@@ -176,44 +177,23 @@ class DEQ(Pretrained, DynamicPredictor):
 
     @property
     @override
-    def defended(self) -> bool:
-        return False
-
-    @override
-    def undefended(self) -> DEQ:
-        return self
-
-    @property
-    @override
-    def steps_read(self) -> None:
-        return None
-
-    @property
-    @override
-    def early_state(self) -> None:
-        return None
-
-    @property
-    @override
     def reads_residuals(self) -> bool:
         return self.readout == "lowest" or self.gradient.needs_inverse
 
-    @property
     @override
-    def watched(self) -> list[int]:
-        return list(range(1, self.num_states + 1))
-
-    @override
-    def walk(self, x: Tensor, *, steps: int | None = None, judge_last: bool = True, measure: bool = False) -> Pass:
-        f, z0 = self.begin(x)
-        return Pass(x=x, x_read=x, f=f, solution=self.solve(f, z0, max_steps=steps, judge_last=judge_last))
-
-    @override
-    def walk_differentiably(
-        self, x: Tensor, *, steps: int | None = None, judge_last: bool = True, smoothing: float | None = None
+    def walk(
+        self,
+        x: Tensor,
+        *,
+        steps: int | None = None,
+        judge_last: bool = True,
+        measure: bool = False,
+        exact: bool = False,
+        smoothing: float | None = None,
     ) -> Pass:
-        with torch.enable_grad():
-            return self.walk(x, steps=steps, judge_last=judge_last)
+        with torch.enable_grad() if exact else nullcontext():
+            f, z0 = self.begin(x)
+            return Pass(x=x, x_read=x, f=f, solution=self.solve(f, z0, max_steps=steps, judge_last=judge_last))
 
     @override
     def read_out(self, walked: Pass, *, exact: bool = False) -> Tensor:
@@ -230,8 +210,3 @@ class DEQ(Pretrained, DynamicPredictor):
         """Compile encoder, dynamics and head in place with `torch.compile`; the solver's loop stays as it is."""
         for part in (self.encoder, self.dynamics, self.head):
             part.compile(*args, **kwargs)
-
-
-def _check_readout(readout: str) -> None:
-    if readout not in ("lowest", "last"):
-        raise ValueError(f"readout must be 'lowest' or 'last', got {readout!r}")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
-from torch import nn
+import torch
+from torch import Tensor, nn
+
+T = TypeVar("T")
 
 
 @contextmanager
@@ -36,17 +39,43 @@ def attacking(module: nn.Module) -> Iterator[None]:
 
 
 class KeepsWeights:
-    """A layer that keeps what it computes from its parameters alone while a `constant_weights` scope is open."""
+    """A module that keeps what it computes from its weights alone while a `constant_weights` scope is open.
+
+    A changed weight is recognised by its object, memory address and version counter. Writes that bypass the version
+    counter (`.data`, NumPy) go unnoticed while the scope is open.
+    """
 
     open_scopes = 0
-    """Number of open `constant_weights` scopes that contain the layer."""
-    kept: Any = None
-    """What the layer keeps; dropped when the last scope closes."""
+    """Number of open `constant_weights` scopes that contain the module."""
+    kept: tuple[list[tuple[Tensor, Tensor, int]], Any] | None = None
+    """The weights and what was computed from them; dropped when the last scope closes."""
+
+    def computed_once(self, weights: Iterable[Tensor], compute: Callable[[], T]) -> T:
+        """compute(), without autograd, or what it returned before if a scope is open and the weights are the same."""
+        weights, kept = list(weights), self.kept
+        with torch.inference_mode(False), torch.no_grad():  # the result may outlive a caller in inference mode
+            if not self.open_scopes or any(w.is_inference() for w in weights):
+                return compute()
+            if kept is None or not _are_same(weights, kept[0]):
+                # the memory is held, so that no other weight can be allocated at the same address
+                self.kept = kept = [(w, w.detach(), w._version) for w in weights], compute()
+        return kept[1]
+
+    def __getstate__(self) -> dict[str, Any]:
+        state: dict[str, Any] = super().__getstate__()  # type: ignore[assignment]
+        return {**state, "open_scopes": 0, "kept": None}  # copies and pickles are in no scope
+
+
+def _are_same(weights: list[Tensor], kept: list[tuple[Tensor, Tensor, int]]) -> bool:
+    return len(weights) == len(kept) and all(
+        w is own and w._version == version and w.data_ptr() == memory.data_ptr()
+        for w, (own, memory, version) in zip(weights, kept, strict=True)
+    )
 
 
 @contextmanager
 def constant_weights(module: nn.Module) -> Iterator[None]:
-    """Layers compute their effective weights once: for many passes between which no parameter changes."""
+    """Modules compute what depends on weights alone once: for many passes between which no weight changes."""
     layers = [m for m in module.modules() if isinstance(m, KeepsWeights)]
     for layer in layers:
         layer.open_scopes += 1

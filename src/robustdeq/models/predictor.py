@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 FINAL = "final"
 """The name of the final state: the one that the model's own readout chooses, unrolled by its gradient policy."""
-
-D = TypeVar("D", bound="Defence")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -108,6 +106,11 @@ class DynamicPredictor(nn.Module, ABC):
     A prediction is a pass and a readout, `read_out(walk(x))`; everything else here is derived from these two.
     """
 
+    defended: bool = False
+    """Whether a pass differs from that of the undefended model; a different readout alone does not count."""
+    early_state: int | None = None
+    """The state that predictions are read from; None for the final one, which needs all solver steps."""
+
     @property
     @abstractmethod
     def base(self) -> DEQ:
@@ -115,35 +118,20 @@ class DynamicPredictor(nn.Module, ABC):
 
     @property
     @abstractmethod
-    def defended(self) -> bool:
-        """Whether a pass differs from that of the undefended model; a different readout alone does not count."""
-
-    @abstractmethod
-    def undefended(self) -> DynamicPredictor:
-        """The predictor with the same readout and without any defence of the input."""
-
-    @property
-    @abstractmethod
-    def steps_read(self) -> int | None:
-        """Number of solver steps that the deployed logits need; None: all steps and the final readout."""
-
-    @property
-    @abstractmethod
     def reads_residuals(self) -> bool:
         """Whether the deployed logits depend on the residual of the last state."""
 
-    @property
     @abstractmethod
-    def watched(self) -> list[int]:
-        """The states that a defence looks at; without a defence all states."""
-
-    @property
-    @abstractmethod
-    def early_state(self) -> int | None:
-        """The state that predictions are read from; None for the final one."""
-
-    @abstractmethod
-    def walk(self, x: Tensor, *, steps: int | None = None, judge_last: bool = True, measure: bool = False) -> Pass:
+    def walk(
+        self,
+        x: Tensor,
+        *,
+        steps: int | None = None,
+        judge_last: bool = True,
+        measure: bool = False,
+        exact: bool = False,
+        smoothing: float | None = None,
+    ) -> Pass:
         """Runs the deployed dynamics on x and records every state.
 
         Args:
@@ -151,25 +139,14 @@ class DynamicPredictor(nn.Module, ABC):
             steps: Number of solver steps; None: all of them, with a final readout to follow.
             judge_last: Compute the residual of the last state too, which costs one more evaluation of f.
             measure: Compute what only `trajectory` shows, such as entropies during an intervention.
-        """
-
-    @abstractmethod
-    def walk_differentiably(
-        self, x: Tensor, *, steps: int | None = None, judge_last: bool = True, smoothing: float | None = None
-    ) -> Pass:
-        """The same pass with exact gradients: autograd through every solver step.
-
-        Args:
-            x: Pixels.
-            steps: As for `walk`.
-            judge_last: As for `walk`.
-            smoothing: Width of the smoothed sign through which a defence's updates are differentiated, relative to
-                the mean magnitude of their gradients. None: what a defence adds to x counts as a constant.
+            exact: Record the pass for exact gradients: autograd through every solver step.
+            smoothing: Width of the smoothed sign through which an exact pass differentiates a defence's updates,
+                relative to the mean magnitude of their gradients. None: what a defence adds to x counts as a constant.
         """
 
     @abstractmethod
     def read_out(self, walked: Pass, *, exact: bool = False) -> Tensor:
-        """The deployed logits (B, C) of a pass of at least `steps_read` steps.
+        """The deployed logits (B, C) of a pass of at least `early_state` steps.
 
         Args:
             walked: A pass of this predictor.
@@ -177,9 +154,14 @@ class DynamicPredictor(nn.Module, ABC):
                 are differentiable in the injection of `walked.f` as the model's gradient policy says.
         """
 
-    def image_read(self, walked: Pass) -> Tensor:
-        """The images at which the deployed logits are differentiated."""
-        return walked.x_read
+    def undefended(self) -> DynamicPredictor:
+        """The predictor with the same readout and without any defence of the input."""
+        return self
+
+    @property
+    def watched(self) -> list[int]:
+        """The states that a defence looks at; without a defence all states."""
+        return list(range(1, self.num_states + 1))
 
     @property
     def num_states(self) -> int:
@@ -206,10 +188,6 @@ class DynamicPredictor(nn.Module, ABC):
         return not (self.base.solver.batch_coupled or backward.batch_coupled)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The deployed logits (B, C)."""
-        return self.predict(x)
-
-    def predict(self, x: Tensor) -> Tensor:
         """The deployed logits (B, C) in eval mode, differentiable in x but not in the weights.
 
         What a defence adds to x counts as a constant in the gradient.
@@ -217,15 +195,15 @@ class DynamicPredictor(nn.Module, ABC):
         differentiate, gradient = torch.is_grad_enabled() and x.requires_grad, self.base.gradient
         with evaluating(self):
             if differentiate and gradient.differentiates_solver:
-                walked = self.walk_differentiably(x, steps=self.steps_read, judge_last=self.reads_residuals)
+                walked = self.walk(x, steps=self.early_state, judge_last=self.reads_residuals, exact=True)
                 return self.read_out(walked, exact=True)
             judge_last = self.reads_residuals or (differentiate and gradient.needs_inverse)
             with torch.no_grad():
-                walked = self.walk(x.detach(), steps=self.steps_read, judge_last=judge_last)
+                walked = self.walk(x.detach(), steps=self.early_state, judge_last=judge_last)
                 if not differentiate:
                     return self.read_out(walked)
-            read = straight_through(self.image_read(walked), x)
-            return self.read_out(replace(walked, f=self.base.begin(read)[0]))
+            read = walked.x_read if self.early_state is None else walked.input_at(self.early_state)
+            return self.read_out(replace(walked, f=self.base.begin(straight_through(read, x))[0]))
 
     @torch.no_grad()
     def trajectory(self, x: Tensor) -> Trajectory:
@@ -247,9 +225,14 @@ class DynamicPredictor(nn.Module, ABC):
             status=solution.status,
             steps=solution.steps,
             lowest_step=solution.lowest_step,
-            inputs=None if purification is None else _stack(purification.inputs, x),
+            inputs=None if purification is None else torch.stack([x, *purification.inputs])[1:],
             inner_entropy=torch.stack(inner) if inner else None,
         )
+
+
+def _of_inner(name: str) -> Any:
+    """A property whose value is that of the predictor inside."""
+    return property(lambda self: getattr(self.predictor, name))
 
 
 class Defence(DynamicPredictor):
@@ -262,6 +245,14 @@ class Defence(DynamicPredictor):
         predictor: A DEQ, or a defence around one.
     """
 
+    base = _of_inner("base")
+    defended = _of_inner("defended")
+    early_state = _of_inner("early_state")
+    reads_residuals = _of_inner("reads_residuals")
+    watched = _of_inner("watched")
+    metadata = _of_inner("metadata")
+    model_name = _of_inner("model_name")
+
     def __init__(self, predictor: DynamicPredictor) -> None:
         super().__init__()
         if not isinstance(predictor, DynamicPredictor):
@@ -271,77 +262,21 @@ class Defence(DynamicPredictor):
             )
         self.predictor = predictor
 
-    @property
-    @override
-    def base(self) -> DEQ:
-        return self.predictor.base
-
-    @property
-    @override
-    def defended(self) -> bool:
-        return self.predictor.defended
-
     @override
     def undefended(self) -> DynamicPredictor:
-        return self if not self.defended else self.around(self.predictor.undefended())
-
-    def around(self: D, predictor: DynamicPredictor) -> D:
-        """The same defence, with the same settings, around another predictor."""
-        other = copy.copy(self)
-        other._modules = {**self._modules, "predictor": predictor}
+        if not self.defended:
+            return self
+        other = copy.copy(self)  # the same settings around another predictor
+        other._modules = {**self._modules, "predictor": self.predictor.undefended()}
         return other
 
-    @property
     @override
-    def steps_read(self) -> int | None:
-        return self.predictor.steps_read
-
-    @property
-    @override
-    def reads_residuals(self) -> bool:
-        return self.predictor.reads_residuals
-
-    @property
-    @override
-    def watched(self) -> list[int]:
-        return self.predictor.watched
-
-    @property
-    @override
-    def early_state(self) -> int | None:
-        return self.predictor.early_state
-
-    @override
-    def walk(self, x: Tensor, *, steps: int | None = None, judge_last: bool = True, measure: bool = False) -> Pass:
-        return self.predictor.walk(x, steps=steps, judge_last=judge_last, measure=measure)
-
-    @override
-    def walk_differentiably(
-        self, x: Tensor, *, steps: int | None = None, judge_last: bool = True, smoothing: float | None = None
-    ) -> Pass:
-        return self.predictor.walk_differentiably(x, steps=steps, judge_last=judge_last, smoothing=smoothing)
+    def walk(self, x: Tensor, **options: Any) -> Pass:
+        return self.predictor.walk(x, **options)
 
     @override
     def read_out(self, walked: Pass, *, exact: bool = False) -> Tensor:
         return self.predictor.read_out(walked, exact=exact)
-
-    @override
-    def image_read(self, walked: Pass) -> Tensor:
-        return self.predictor.image_read(walked)
-
-    @property
-    def metadata(self) -> dict[str, Any]:
-        """What the model's checkpoint says about itself: data set, eps, training."""
-        return self.base.metadata
-
-    @property
-    def model_name(self) -> str | None:
-        """The registered name of the model inside, such as "mdeq-tiny"; None if it has none."""
-        return self.base.model_name
-
-
-def _stack(images: list[Tensor], x: Tensor) -> Tensor:
-    return torch.stack(images) if images else x.new_empty(0, *x.shape)
 
 
 def entropy(logits: Tensor) -> Tensor:

@@ -62,15 +62,8 @@ class ResNet(Pretrained, nn.Module):
                 previous = width
         self.blocks = nn.Sequential(*stages)
         self.linear = nn.Linear(previous, num_classes)
-        self.architecture = Architecture(
-            "resnet",
-            {
-                "num_classes": num_classes,
-                "in_channels": in_channels,
-                "widths": list(widths),
-                "blocks": list(blocks),
-            },
-        )
+        sizes = {"num_classes": num_classes, "in_channels": in_channels, "widths": [*widths], "blocks": [*blocks]}
+        self.architecture = Architecture("resnet", sizes)
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, x: Tensor) -> Tensor:

@@ -7,20 +7,9 @@ from typing import Any
 
 import robustdeq.solve as solve
 
-_KINDS: dict[str, type] = {
-    kind.__name__: kind
-    for kind in (
-        solve.Broyden,
-        solve.Anderson,
-        solve.Picard,
-        solve.Phantom,
-        solve.Implicit,
-        solve.Neumann,
-        solve.OneStep,
-        solve.ThroughSolver,
-        solve.SharedInverse,
-    )
-}
+_SOLVERS = ("Broyden", "Anderson", "Picard")
+_POLICIES = ("Phantom", "Implicit", "Neumann", "OneStep", "ThroughSolver", "SharedInverse")
+_KINDS: dict[str, type] = {name: getattr(solve, name) for name in (*_SOLVERS, *_POLICIES)}
 
 
 def encode(value: Any) -> Any:

@@ -14,14 +14,6 @@ from robustdeq.solve.solver import Solver
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
-    """A step that is not yet a factor: dz was a multiple of `direction` = B g at the point where g was `g`."""
-
-    direction: Float[Tensor, "B D"]
-    g: Float[Tensor, "B D"]
-
-
-@dataclass(frozen=True, eq=False)
 class BroydenMemory:
     """Factors, the current point, and the last step.
 
@@ -32,7 +24,8 @@ class BroydenMemory:
     inverse: LowRankInverse
     z: Float[Tensor, "B D"]
     g: Float[Tensor, "B D"]
-    step: Step | None = None
+    step: tuple[Float[Tensor, "B D"], Float[Tensor, "B D"]] | None = None
+    """B g and g at the point where the last step started; dz was a multiple of B g."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,11 +49,11 @@ class Broyden(Solver):
         z, g = memory.z, memory.g
         if memory.step is None:
             direction = memory.inverse.apply(g)
-            return z - direction, BroydenMemory(memory.inverse, z, g, Step(direction, g))
+            return z - direction, BroydenMemory(memory.inverse, z, g, (direction, g))
         inverse, v_g = _absorb(memory)
         direction = inverse.u[:, -1]  # B g before this factor; with it, B g = direction (1 + scale v^T g)
         length = 1 + inverse.scale[:, -1] * v_g
-        return torch.addcmul(z, direction, length[:, None], value=-1), BroydenMemory(inverse, z, g, Step(direction, g))
+        return torch.addcmul(z, direction, length[:, None], value=-1), BroydenMemory(inverse, z, g, (direction, g))
 
     @override
     def observe(self, memory: BroydenMemory, z: Float[Tensor, "B D"], g: Float[Tensor, "B D"]) -> BroydenMemory:
@@ -79,10 +72,10 @@ class Broyden(Solver):
 
 def _absorb(memory: BroydenMemory) -> tuple[LowRankInverse, Float[Tensor, " B"]]:
     """B with the factor of the last step, whose left side is B g with the old B; and v^T g of this factor."""
-    inverse, g, step = memory.inverse, memory.g, memory.step
-    assert step is not None
-    inverse, u, v = inverse.with_products(step.direction, g)
-    denominator = _dot(v, g - step.g)
+    assert memory.step is not None
+    (direction, g_before), g = memory.step, memory.g
+    inverse, u, v = memory.inverse.with_products(direction, g)
+    denominator = _dot(v, g - g_before)
     usable = torch.isfinite(denominator.reciprocal())
     # replaced inside the reciprocal too: otherwise autograd would multiply 0 by the infinite slope of 1/x at 0
     scale = torch.where(usable, -torch.where(usable, denominator, 1.0).reciprocal(), 0.0)

@@ -6,7 +6,6 @@ dL/dx = (df/dx)^T u with u = J^T u + dL/dy. The policies differ in how they appr
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
@@ -19,7 +18,7 @@ from typing_extensions import override
 from robustdeq.solve.broyden import Broyden
 from robustdeq.solve.loop import fixed_point
 from robustdeq.solve.solution import Solution
-from robustdeq.solve.solver import Map, Solver
+from robustdeq.solve.solver import Map, Solver, row_norms
 
 State = Float[Tensor, "B *latent"]
 
@@ -36,17 +35,20 @@ class SolvedState:
 
 
 @dataclass(frozen=True)
-class GradientPolicy(ABC):
-    """Turns a solved state into y, the differentiable state that the head reads."""
+class GradientPolicy:
+    """Turns a solved state into y, the differentiable state that the head reads: by default f of the constant state.
+
+    Subclasses override `advance`, `connect` or both.
+    """
 
     differentiates_solver: ClassVar[bool] = False
     """Whether the solve itself must run with grad mode on."""
     needs_inverse: ClassVar[bool] = False
     """Whether the solver's inverse estimate at the state is needed."""
 
-    @abstractmethod
     def connect(self, f: Map, state: SolvedState) -> State:
         """y, whose autograd history is this policy's gradient."""
+        return self.advance(f, state.z.detach())
 
     def advance(self, f: Map, z: State) -> State:
         """y as a plain differentiable function of z, for exact gradients of the deployed logits."""
@@ -73,10 +75,6 @@ class _Series(GradientPolicy):
         if not 0 < self.damping <= 1:
             raise ValueError(f"damping is the weight of f and must lie in (0, 1], got {self.damping}")
 
-    @override
-    def connect(self, f: Map, state: SolvedState) -> State:
-        return self.advance(f, state.z.detach())
-
 
 @dataclass(frozen=True)
 class Phantom(_Series):
@@ -102,10 +100,6 @@ class Unrolled(_Series):
 @dataclass(frozen=True)
 class OneStep(GradientPolicy):
     """y = f(z), u = dL/dy: Jacobian-free backpropagation, Phantom with no unrolling."""
-
-    @override
-    def connect(self, f: Map, state: SolvedState) -> State:
-        return f(state.z.detach())
 
 
 @dataclass(frozen=True)
@@ -147,7 +141,7 @@ class Implicit(GradientPolicy):
         def adjoint(grad: Tensor, vjp: Map) -> Tensor:
             # The equation is linear in dL/dy and solved at unit scale: with tiny gradients (confident predictions) the
             # small constant in the relative residual would stop the solver too early.
-            size = torch.ones_like(grad) if solver.batch_coupled else _row_norms(grad)
+            size = torch.ones_like(grad) if solver.batch_coupled else row_norms(grad)
             unit = grad / size
             solution = fixed_point(lambda u: vjp(u) + unit, torch.zeros_like(grad), solver, tol=self.tol, record=False)
             solution = replace(solution, value=solution.value * size, last=solution.last * size)
@@ -229,9 +223,3 @@ class _ReplaceGradient(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         return ctx.mapping(grad), None
-
-
-def _row_norms(x: Tensor) -> Tensor:
-    """Per-sample norms, 1 where zero, shaped like x."""
-    norms = torch.linalg.vector_norm(x.reshape(len(x), -1), dim=1)
-    return torch.where(norms > 0, norms, 1.0).reshape(-1, *[1] * (x.ndim - 1)).expand_as(x)

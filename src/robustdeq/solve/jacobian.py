@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from robustdeq.solve.solver import Map
+from robustdeq.solve.solver import Map, row_norms
 
 
 def jacobian_penalty(
@@ -38,11 +38,7 @@ def jacobian_penalty(
 
 
 def spectral_radius(
-    f: Map,
-    z: Float[Tensor, " B *latent"],
-    *,
-    iterations: int = 50,
-    generator: torch.Generator | None = None,
+    f: Map, z: Float[Tensor, " B *latent"], *, iterations: int = 50, generator: torch.Generator | None = None
 ) -> Float[Tensor, " B"]:
     """|largest eigenvalue| of J = df/dz at each sample's z, by power iteration on J^T.
 
@@ -57,13 +53,7 @@ def spectral_radius(
         z = z.detach().clone().requires_grad_()
         y = f(z)
         for _ in range(iterations):
-            v = v / _norms(v)
+            v = v / row_norms(v)
             v = torch.autograd.grad(y, z, v, retain_graph=True)[0]
-            growth.append(_norms(v).flatten())
+            growth.append(row_norms(v).flatten())
     return torch.stack(growth[iterations // 2 :]).log().mean(0).exp()
-
-
-def _norms(v: Tensor) -> Tensor:
-    """Per-sample norms, never zero, in a shape that divides v."""
-    norms = torch.linalg.vector_norm(v.reshape(len(v), -1), dim=1).clamp_min(torch.finfo(v.dtype).tiny)
-    return norms.reshape(-1, *[1] * (v.ndim - 1))

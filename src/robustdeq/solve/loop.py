@@ -30,14 +30,7 @@ class Iteration:
     """
 
     def __init__(
-        self,
-        f: Map,
-        z0: Tensor,
-        solver: Solver,
-        *,
-        tol: float = 1e-3,
-        record: bool = True,
-        judge_last: bool = True,
+        self, f: Map, z0: Tensor, solver: Solver, *, tol: float = 1e-3, record: bool = True, judge_last: bool = True
     ) -> None:
         _check_start(z0, tol)
         self._autocast = torch.is_autocast_enabled(z0.device.type)
@@ -119,9 +112,6 @@ class Iteration:
         """The results so far."""
         if self.step == 0:
             raise RuntimeError("no step has been taken yet: call advance() before solution()")
-        trajectory = None
-        if self.record:
-            trajectory = torch.stack(self.states).reshape(-1, *self.shape)
         return Solution(
             value=self.value.reshape(self.shape),
             last=self.z.reshape(self.shape),
@@ -132,7 +122,7 @@ class Iteration:
             residuals=torch.stack(self.residuals),
             residual_norms=torch.stack(self.residual_norms),
             evaluations=self.evaluations,
-            trajectory=trajectory,
+            trajectory=torch.stack(self.states).reshape(-1, *self.shape) if self.record else None,
             compute_inverse=partial(self.solver.inverse, self.memory),
         )
 
@@ -223,14 +213,9 @@ class Iteration:
         converged = active & (residual < self.tol)
         diverged = active & (residual > self.solver.divergence * self._first_residual)
         broken = active & ~finite
-        status = self.status
-        for reached, outcome in (
-            (converged, Status.CONVERGED),
-            (diverged, Status.DIVERGED),
-            (broken, Status.NON_FINITE),
-        ):
-            status = torch.where(reached, int(outcome), status)
-        self.status = status
+        self.status = torch.where(converged, int(Status.CONVERGED), self.status)
+        self.status = torch.where(diverged, int(Status.DIVERGED), self.status)
+        self.status = torch.where(broken, int(Status.NON_FINITE), self.status)
         self._active = active & ~(converged | diverged | broken)
 
         all_better, self._all_active, self._any_active = torch.stack(

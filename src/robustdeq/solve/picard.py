@@ -10,13 +10,8 @@ from typing_extensions import override
 
 from robustdeq.solve.solver import Solver
 
-
-@dataclass(frozen=True, eq=False)
-class PicardMemory:
-    """The current point."""
-
-    z: Float[Tensor, "B D"]
-    g: Float[Tensor, "B D"]
+Point = tuple[Float[Tensor, "B D"], Float[Tensor, "B D"]]
+"""The current z and g, which is all that this solver remembers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,18 +26,18 @@ class Picard(Solver):
             raise ValueError(f"damping is the weight of f and must lie in (0, 2], got {self.damping}")
 
     @override
-    def init(self, z: Float[Tensor, "B D"], g: Float[Tensor, "B D"]) -> PicardMemory:
-        return PicardMemory(z, g)
+    def init(self, z: Float[Tensor, "B D"], g: Float[Tensor, "B D"]) -> Point:
+        return z, g
 
     @override
-    def propose(self, memory: PicardMemory) -> tuple[Float[Tensor, "B D"], PicardMemory]:
-        return memory.z + self.damping * memory.g, memory
+    def propose(self, memory: Point) -> tuple[Float[Tensor, "B D"], Point]:
+        z, g = memory
+        return z + self.damping * g, memory
 
     @override
-    def observe(self, memory: PicardMemory, z: Float[Tensor, "B D"], g: Float[Tensor, "B D"]) -> PicardMemory:
-        return PicardMemory(z, g)
+    def observe(self, memory: Point, z: Float[Tensor, "B D"], g: Float[Tensor, "B D"]) -> Point:
+        return z, g
 
     @override
-    def rebase(self, memory: PicardMemory, g: Float[Tensor, "B D"]) -> PicardMemory:
-        """Only g at the current point changes: this solver has no other memory."""
-        return PicardMemory(memory.z, g)
+    def rebase(self, memory: Point, g: Float[Tensor, "B D"]) -> Point:
+        return memory[0], g

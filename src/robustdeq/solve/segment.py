@@ -23,8 +23,8 @@ class SegmentMemory:
     """-I and the factors of all steps of this segment except the last."""
     z: Float[Tensor, "B D"]
     g: Float[Tensor, "B D"]
-    dz: Float[Tensor, "B D"] | None = None
-    dg: Float[Tensor, "B D"] | None = None
+    step: tuple[Float[Tensor, "B D"], Float[Tensor, "B D"]] | None = None
+    """dz and dg of the last step."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,14 +42,16 @@ class SegmentBroyden(Broyden):
     def init(self, z: Float[Tensor, "B D"], g: Float[Tensor, "B D"]) -> SegmentMemory:  # type: ignore[override]
         """The first step uses the factors that were handed on; the segment has none of its own yet."""
         identity = LowRankInverse.identity(z, self.max_steps)
-        first = identity if self.previous is None else handed_on(self.previous, g)
-        return SegmentMemory(first, identity, z, g)
+        if self.previous is None or self.previous.step is None:
+            return SegmentMemory(identity, identity, z, g)
+        dz, dg = self.previous.step
+        return SegmentMemory(_with_secant(self.previous.inverse, dz, dg + g - self.previous.g), identity, z, g)
 
     @override
     def propose(self, memory: SegmentMemory) -> tuple[Float[Tensor, "B D"], SegmentMemory]:  # type: ignore[override]
-        if memory.dz is None or memory.dg is None:
+        if memory.step is None:
             return memory.z - memory.first.apply(memory.g), memory
-        inverse = _with_secant(memory.inverse, memory.dz, memory.dg)
+        inverse = _with_secant(memory.inverse, *memory.step)
         return memory.z - inverse.apply(memory.g), replace(memory, inverse=inverse)
 
     @override
@@ -58,33 +60,24 @@ class SegmentBroyden(Broyden):
     ) -> SegmentMemory:
         """The new point; a row that did not move is frozen and keeps its last step."""
         dz, dg, inverse = z - memory.z, g - memory.g, memory.inverse
-        if memory.dz is not None and memory.dg is not None:
+        if memory.step is not None:
             moved = (dz != 0).any(1)
-            dz, dg = (torch.where(moved[:, None], *pair) for pair in ((dz, memory.dz), (dg, memory.dg)))
+            dz, dg = (torch.where(moved[:, None], *pair) for pair in zip((dz, dg), memory.step, strict=True))
             last = torch.where(moved, inverse.scale[:, -1], 0.0)
             inverse = replace(inverse, scale=torch.cat([inverse.scale[:, :-1], last[:, None]], 1))
-        return SegmentMemory(memory.first, inverse, z, g, dz, dg)
+        return SegmentMemory(memory.first, inverse, z, g, (dz, dg))
 
     @override
     def rebase(self, memory: SegmentMemory, g: Float[Tensor, "B D"]) -> SegmentMemory:  # type: ignore[override]
         """All factors of the segment are kept; before its first step these are the ones handed on."""
-        if memory.dz is None:
+        if memory.step is None:
             return replace(memory, g=g)
         inverse = self.inverse(memory)
         return SegmentMemory(inverse, inverse, memory.z, g)
 
     @override
     def inverse(self, memory: SegmentMemory) -> LowRankInverse:  # type: ignore[override]
-        if memory.dz is None or memory.dg is None:
-            return memory.first
-        return _with_secant(memory.inverse, memory.dz, memory.dg)
-
-
-def handed_on(memory: SegmentMemory, g: Float[Tensor, "B D"]) -> LowRankInverse:
-    """The factors of a segment, the last one recomputed with the new f's g at the point that is handed on."""
-    assert memory.dz is not None
-    assert memory.dg is not None
-    return _with_secant(memory.inverse, memory.dz, memory.dg + g - memory.g)
+        return memory.first if memory.step is None else _with_secant(memory.inverse, *memory.step)
 
 
 def _with_secant(inverse: LowRankInverse, dz: Float[Tensor, "B D"], dg: Float[Tensor, "B D"]) -> LowRankInverse:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -62,3 +63,9 @@ class Solver(ABC):
     def inverse(self, memory: Any) -> LowRankInverse | None:
         """The estimate of (dg/dz)^-1 at the current iterate; None if this solver keeps none."""
         return None
+
+
+def row_norms(x: Tensor) -> Tensor:
+    """Norm of each sample, never zero, in a shape that divides x."""
+    norms = torch.linalg.vector_norm(x.reshape(len(x), -1), dim=1).clamp_min(torch.finfo(x.dtype).tiny)
+    return norms.reshape(-1, *[1] * (x.ndim - 1))

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass, field, fields, replace
 
 import torch
 from torch import Tensor
 from typing_extensions import override
 
-from robustdeq.attacks.oracles.states import StateOracle, UnrolledState, View
+from robustdeq.attacks.oracles.states import UnrolledState
 from robustdeq.models import BoundDynamics
 from robustdeq.solve import GradientPolicy, SolvedState
 from robustdeq.solve.solver import Map
@@ -30,6 +29,8 @@ class UnrolledRows(GradientPolicy):
     @override
     def connect(self, f: Map, state: SolvedState) -> Tensor:
         assert isinstance(f, BoundDynamics)
+        if len(state.z) != len(self.steps):
+            raise ValueError(f"this oracle has settings for {len(self.steps)} images, got {len(state.z)}")
         y, u = state.z.detach(), f.u
         y = f(y) if self.undamped_first else y
         if not isinstance(u, Tensor):  # a user's own kind of injection, whose rows cannot be selected
@@ -54,25 +55,16 @@ class UnrolledRows(GradientPolicy):
         return y
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class StackedStates(StateOracle):
-    """`UnrolledState` with K_a and lambda of each image's own; the state i is common to all images.
+@dataclass(frozen=True, eq=False)
+class StackedStates(UnrolledState):
+    """`UnrolledState` with K_a and lambda of each image's own, (B,); everything else is common to all images."""
 
-    Args:
-        predictor: A DEQ, or a defence around one.
-        state: Number i of the intermediate state, from 1.
-        steps: Number K_a of unrolled steps of each image, (B,).
-        damping: Weight lambda of f of each image, (B,).
-        form: "paper" or "released", see `UnrolledState`.
-        aware: Whether the state is taken from the defended pass, see `UnrolledState`.
-        values: "surrogate" or "deployed", see `Oracle`.
-    """
+    steps: Tensor = field(kw_only=True)  # type: ignore[assignment]
+    damping: Tensor = field(kw_only=True)  # type: ignore[assignment]
 
-    state: int = 3
-    steps: Tensor
-    damping: Tensor
-    form: Literal["paper", "released"] = "paper"
-    aware: bool = False
+    @override
+    def __post_init__(self) -> None:
+        """The oracles that it is made of have been checked."""
 
     @classmethod
     def of(cls, oracles: Sequence[UnrolledState], which: Tensor) -> StackedStates:
@@ -82,24 +74,12 @@ class StackedStates(StateOracle):
             oracles: Oracles with the same predictor, state, form, awareness and values.
             which: Number of each image's oracle in this sequence, (B,).
         """
-        first = oracles[0]
-        common = [(o.state, o.form, o.aware, o.values) for o in oracles]
-        if any(settings != common[0] for settings in common):
+        settings = [{f.name: getattr(o, f.name) for f in fields(o)} for o in oracles]
+        steps = torch.tensor([s.pop("steps") for s in settings], device=which.device)
+        damping = torch.tensor([s.pop("damping") for s in settings], dtype=torch.float64, device=which.device)
+        if any(s != settings[0] for s in settings):
             raise ValueError("oracles in one batch may differ in steps and damping alone")
-        return cls(
-            first.predictor,
-            state=first.state,
-            steps=torch.tensor([o.steps for o in oracles], device=which.device)[which],
-            damping=torch.tensor([o.damping for o in oracles], dtype=torch.float64, device=which.device)[which],
-            form=first.form,
-            aware=first.aware,
-            values=first.values,
-        )
-
-    @property
-    @override
-    def view(self) -> View:
-        return "aware" if self.aware else "oblivious"
+        return cls(**settings[0], steps=steps[which], damping=damping[which])
 
     @property
     @override
@@ -109,17 +89,3 @@ class StackedStates(StateOracle):
     @override
     def for_rows(self, places: Tensor) -> StackedStates:
         return replace(self, steps=self.steps[places], damping=self.damping[places])
-
-    @override
-    def estimate(self, x: Tensor) -> Tensor:
-        self._check_rows(x)
-        return super().estimate(x)
-
-    @override
-    def estimate_and_deploy(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        self._check_rows(x)
-        return super().estimate_and_deploy(x)
-
-    def _check_rows(self, x: Tensor) -> None:
-        if len(x) != len(self.steps):
-            raise ValueError(f"this oracle has settings for {len(self.steps)} images, got {len(x)}")

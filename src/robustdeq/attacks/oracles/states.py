@@ -14,7 +14,7 @@ from typing_extensions import override
 from robustdeq.attacks.oracles.oracle import Oracle
 from robustdeq.models.predictor import DynamicPredictor, Pass
 from robustdeq.models.straight import straight_through
-from robustdeq.solve import GradientPolicy, Phantom, SolvedState, Unrolled
+from robustdeq.solve import GradientPolicy, Phantom, Unrolled
 
 View = Literal["oblivious", "aware", "bpda"]
 """The pass that the attacker differentiates.
@@ -25,14 +25,31 @@ View = Literal["oblivious", "aware", "bpda"]
 
 
 @dataclass(frozen=True, eq=False)
-class StateOracle(Oracle):
-    """An oracle that estimates the gradient at a state of the solve; the state itself is a constant."""
+class DynamicOracle(Oracle):
+    """An oracle of a predictor whose passes can be looked into."""
 
     predictor: DynamicPredictor
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check_dynamic(self, self.predictor)
+        if not isinstance(self.predictor, DynamicPredictor):
+            raise TypeError(
+                f"{type(self).__name__} looks at states of a DEQ or of a defence around one, got "
+                f"{type(self.predictor).__name__}; for a model without dynamics use robustdeq.attacks.Direct"
+            )
+
+    @property
+    @override
+    def target(self) -> Callable[[Tensor], Tensor]:
+        return self.predictor
+
+
+@dataclass(frozen=True, eq=False)
+class StateOracle(DynamicOracle):
+    """An oracle that estimates the gradient at a state of the solve; the state itself is a constant."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if self.view not in ("oblivious", "aware", "bpda"):
             raise ValueError(f"view must be 'oblivious', 'aware' or 'bpda', got {self.view!r}")
         self._check_state()
@@ -42,11 +59,6 @@ class StateOracle(Oracle):
         steps = self.predictor.base.solver.max_steps
         if self.state is not None and not 1 <= self.state <= steps:
             raise ValueError(f"state counts from 1 to the solver's {steps} steps, got {self.state}")
-
-    @property
-    @override
-    def target(self) -> Callable[[Tensor], Tensor]:
-        return self.predictor
 
     @property
     @abstractmethod
@@ -81,8 +93,7 @@ class StateOracle(Oracle):
         if predictor.defended and (self.view == "oblivious" or self.policy.needs_inverse):
             return super().estimate_and_deploy(x)
         read = predictor.reads_residuals or (self.state is None and model.reads_residuals)
-        judge_last = self.policy.needs_inverse or read
-        last = predictor.steps_read
+        judge_last, last = self.policy.needs_inverse or read, predictor.early_state
         steps = None if last is None or self.state is None else max(last, self.state)
         with torch.no_grad():
             walked = predictor.walk(x.detach(), steps=steps, judge_last=judge_last)
@@ -91,18 +102,9 @@ class StateOracle(Oracle):
 
     def _connect(self, x: Tensor, walked: Pass) -> Tensor:
         model, solution = self.predictor.base, walked.solution
-        assert solution.trajectory is not None
-        if self.state is None:
-            state = model.read(solution)
-        else:
-            state = SolvedState(
-                z=solution.trajectory[self.state - 1],
-                step=solution.steps.clamp_max(self.state),
-                solution=solution,
-                batch_coupled=model.solver.batch_coupled,
-            )
+        state = model.read(solution, state=self.state)
         if self.view == "bpda":
-            x = straight_through(walked.input_at(self.state or len(solution.trajectory)), x)
+            x = straight_through(walked.input_at(self.state or len(solution.residuals)), x)
         f, _ = model.begin(x)
         logits: Tensor = model.head(f.unpack(self.policy.connect(f, state)))
         return logits
@@ -176,7 +178,7 @@ class Estimate(StateOracle):
 
 
 @dataclass(frozen=True, eq=False)
-class Exact(Oracle):
+class Exact(DynamicOracle):
     """Autograd through every solver step of the deployed predictor.
 
     For an undefended predictor this is the exact gradient of the deployed logits. For a defended one it differentiates
@@ -191,27 +193,19 @@ class Exact(Oracle):
         values: "surrogate" or "deployed", see `Oracle`.
     """
 
-    predictor: DynamicPredictor
     smoothing: float | None = 1.0
     oblivious: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check_dynamic(self, self.predictor)
         if self.smoothing is not None and not self.smoothing > 0:
             raise ValueError(f"smoothing must be positive, or None for a constant; got {self.smoothing}")
-
-    @property
-    @override
-    def target(self) -> Callable[[Tensor], Tensor]:
-        return self.predictor
 
     @override
     def estimate(self, x: Tensor) -> Tensor:
         predictor = self.predictor.undefended() if self.oblivious else self.predictor
-        walked = predictor.walk_differentiably(
-            x, steps=predictor.steps_read, judge_last=predictor.reads_residuals, smoothing=self.smoothing
-        )
+        steps, judge_last = predictor.early_state, predictor.reads_residuals
+        walked = predictor.walk(x, steps=steps, judge_last=judge_last, exact=True, smoothing=self.smoothing)
         return predictor.read_out(walked, exact=True)
 
     @override
@@ -223,7 +217,7 @@ class Exact(Oracle):
 
 
 @dataclass(frozen=True, eq=False)
-class WatchedStates(Oracle):
+class WatchedStates(DynamicOracle):
     """Mean over the states that a defence looks at of log softmax h(f(z; x)).
 
     With the loss "confident" (the largest mean log-probability of a wrong class), an attack makes one wrong class
@@ -234,17 +228,6 @@ class WatchedStates(Oracle):
     on; here the segment's last state is read, which is the same where residuals fall.
     """
 
-    predictor: DynamicPredictor
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _check_dynamic(self, self.predictor)
-
-    @property
-    @override
-    def target(self) -> Callable[[Tensor], Tensor]:
-        return self.predictor
-
     @override
     def estimate(self, x: Tensor) -> Tensor:
         """Mean log-probabilities at the purified images, which count as the received ones plus a constant."""
@@ -254,7 +237,7 @@ class WatchedStates(Oracle):
 
     @override
     def estimate_and_deploy(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        predictor, last = self.predictor, self.predictor.steps_read
+        predictor, last = self.predictor, self.predictor.early_state
         steps = None if last is None else max(last, *predictor.watched)
         with torch.no_grad():
             walked = predictor.walk(x.detach(), steps=steps, judge_last=predictor.reads_residuals)
@@ -269,11 +252,3 @@ class WatchedStates(Oracle):
             f, _ = model.begin(straight_through(walked.input_at(t), x))
             log_p.append(model.head(f.unpack(f(trajectory[t - 1]))).log_softmax(-1))
         return sum(log_p[1:], log_p[0]) / len(states)
-
-
-def _check_dynamic(oracle: Oracle, predictor: object) -> None:
-    if not isinstance(predictor, DynamicPredictor):
-        raise TypeError(
-            f"{type(oracle).__name__} looks at states of a DEQ or of a defence around one, got "
-            f"{type(predictor).__name__}; for a model without dynamics use robustdeq.attacks.Direct"
-        )

@@ -11,8 +11,7 @@ from typing_extensions import override
 
 from robustdeq.attacks import PGD, AttackResult
 from robustdeq.attacks.oracles import StackedStates, UnrolledState
-from robustdeq.attacks.starts import keys_of, random_starts
-from robustdeq.attacks.task import Task, Watch
+from robustdeq.attacks.task import Task, Watch, keys_of, random_starts
 from robustdeq.evaluation.store.attack_spec import AttackSpec, canonical
 from robustdeq.evaluation.suites.build import build_attack, build_oracle
 from robustdeq.evaluation.suites.subject import Subject

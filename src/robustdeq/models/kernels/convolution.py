@@ -21,7 +21,8 @@ def convolve(x: Tensor, weight: Kernel) -> Tensor:
     if isinstance(weight, TiledKernel):
         return convolve_tiled(x, weight)
     if weight.ndim == 2:
-        return _times_matrix(x, weight)
+        batch, _, height, width = x.shape
+        return F.linear(_pixels(x).reshape(batch, -1), weight).view(batch, height, width, -1).permute(0, 3, 1, 2)
     if weight.shape[-1] == 1 and x.is_contiguous(memory_format=torch.channels_last):
         return F.linear(_pixels(x), weight.flatten(1)).permute(0, 3, 1, 2)
     return F.conv2d(x, weight, padding=weight.shape[-1] // 2)
@@ -65,12 +66,6 @@ class Pointwise(nn.Conv2d):
     @override
     def forward(self, x: Tensor) -> Tensor:
         return convolve(x, self.weight)
-
-
-def _times_matrix(x: Tensor, matrix: Tensor) -> Tensor:
-    batch, _, height, width = x.shape
-    y = F.linear(_pixels(x).reshape(batch, -1), matrix)
-    return y.view(batch, height, width, -1).permute(0, 3, 1, 2)
 
 
 def _pixels(x: Tensor) -> Tensor:

@@ -126,7 +126,7 @@ class MDEQDynamics(SplitDynamics):
             total = None
             for j in reversed(range(i + 1, len(z))):
                 term = self.up[f"{j}_{i}"](outs[j])
-                total = _upsample(term if total is None else term.add_(total))
+                total = F.interpolate(term if total is None else term.add_(total), scale_factor=2, mode="nearest")
             for j in range(1, i + 1):
                 term = outs[j] if j == i else self.down[f"{j}_{i}"](outs[j])
                 total = term if total is None else total.add_(term)
@@ -195,7 +195,3 @@ class BoundMDEQ(BoundDynamics):
         if key not in self._weights:
             self._weights[key] = self.dynamics.weights(self.shapes)
         return self._weights[key]
-
-
-def _upsample(y: Tensor) -> Tensor:
-    return F.interpolate(y, scale_factor=2, mode="nearest")
