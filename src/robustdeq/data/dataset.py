@@ -49,7 +49,7 @@ def load_dataset(name: str, root: str | Path | None = None, *, held_out: int | N
     """Loads a data set into memory: "cifar10", "digits" (embedded) or "folder" (your own images).
 
     Args:
-        name: cifar10, digits or folder.
+        name: The data set.
         root: Folder of the files, if the data set has files; see `load_cifar10` and `load_folder`.
         held_out: Number of training images that become validation images; by default the data set's own choice.
         options: Further options of the data set, e.g. size=32 for "folder".

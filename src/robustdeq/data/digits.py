@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from robustdeq.data.images import Images, Splits
-from robustdeq.data.split import check_held_out, stratified_split
+from robustdeq.data.split import stratified_split
 
 TEST_IMAGES = 397
 """Of 1,797 images; 1,400 are left for training and validation."""
@@ -32,6 +32,5 @@ def load_digits(root: str | Path | None = None, *, held_out: int = 200) -> Split
         classes=tuple(map(str, digits.target_names)),
     )
     pool, test = stratified_split(everything.labels, TEST_IMAGES, seed=SEED)
-    check_held_out(held_out, len(pool))
     train, validation = stratified_split(everything.labels[pool], held_out, seed=SEED + 1)
     return everything.subset(pool[train]), everything.subset(pool[validation]), everything.subset(test)
