@@ -53,11 +53,7 @@ def load_cifar10(root: str | Path | None = None, *, held_out: int = 1000) -> Spl
 def download_cifar10(root: str | Path, *, url: str = URL, md5: str = MD5, progress: Progress | None = None) -> Path:
     """Downloads the official archive (170 MB) into the folder `root`, from where `load_cifar10(root)` reads it.
 
-    Args:
-        root: Folder, created if it does not exist.
-        url: Address of the archive, if not the authors' page.
-        md5: Checksum of the archive.
-        progress: Called with the bytes received and the total; by default a bar on standard error.
+    `progress` is called with the bytes received and the total; by default there is a bar on standard error.
     """
     return download(url, Path(root) / ARCHIVE, md5=md5, progress=progress)
 

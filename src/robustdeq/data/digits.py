@@ -16,11 +16,9 @@ SEED = 0
 
 
 def load_digits(root: str | Path | None = None, *, held_out: int = 200) -> Splits:
-    """1,200 training, 200 validation and 397 test images, split by class and always in the same way.
+    """1,200 training, 200 validation (`held_out`) and 397 test images, split by class and always in the same way.
 
-    Args:
-        root: Not used: the images come with scikit-learn.
-        held_out: Number of validation images, taken from the 1,400 that are not test images.
+    `root` is not used: the images come with scikit-learn.
     """
     from sklearn.datasets import load_digits as embedded  # slow to import, and not needed for other data
 

@@ -87,11 +87,9 @@ class ObjectiveConfig:
             if not number(budget) >= 0:
                 raise ValueError(f"eps and step_size must be >= 0, got {budget}")
         _at_least(1, self, "inner_first", "inner_iterations")
-        _at_least(0, self, "inner_extra", "unroll")
+        _at_least(0, self, "inner_extra")
         if not 0 < self.inner_damping <= 1:
             raise ValueError(f"inner_damping must lie in (0, 1], got {self.inner_damping}")
-        if not 0 <= self.label_smoothing < 1:
-            raise ValueError(f"label_smoothing must lie in [0, 1), got {self.label_smoothing}")
         if self.inner_handed_on and self.states == "random":
             raise ValueError("inner_handed_on needs states: final, because a pass at a random depth starts from zero")
 
