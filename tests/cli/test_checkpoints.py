@@ -81,7 +81,7 @@ def test_a_missing_budget_is_an_error_only_where_it_is_needed(own_module):
         ("my_models:nanoo", "my_models has no nanoo; did you mean nano?"),
         ("my_models:nothing", "returned a NoneType; expected a predictor"),
         ("my_models:number", "is a int; expected a function"),
-        ("my_models:of_size", "my_models:of_size needs width and seed; expected a function"),
+        ("my_models:of_size", "my_models:of_size: missing a required argument: 'width'; expected a function"),
         ("my_models:broken", "my_models:broken: broken failed (KeyError: 'weights')"),
         ("my_models:silent", "my_models:silent: silent failed (AssertionError)"),
         ("my_models:leaving", "my_models:leaving: leaving failed (SystemExit: 3)"),

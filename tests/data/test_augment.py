@@ -21,9 +21,7 @@ def one_by_one(augment, pixels, draws):
     """What torchvision's RandomCrop(size, padding) and RandomHorizontalFlip do to each image."""
     height, width = pixels.shape[2:]
     out = []
-    for image, top, left, mirrored in zip(
-        pixels, draws.top.tolist(), draws.left.tolist(), draws.mirrored.tolist(), strict=True
-    ):
+    for image, top, left, mirrored in zip(pixels, *draws.T.tolist(), strict=True):
         padded = F.pad(image, (augment.padding,) * 4, value=0)
         crop = padded[:, top : top + height, left : left + width]
         out.append(crop.flip(-1) if mirrored else crop)
@@ -68,14 +66,14 @@ def test_the_generator_alone_decides():
 
 
 def test_offsets_are_uniform_and_half_of_the_images_mirrored():
-    draws = RandomCropFlip(padding=4).draw(9000, generator())
+    top, left, mirrored = RandomCropFlip(padding=4).draw(9000, generator()).T
     joint = torch.zeros(9, 9)
-    joint.index_put_((draws.top, draws.left), torch.ones(9000), accumulate=True)
+    joint.index_put_((top, left), torch.ones(9000), accumulate=True)
     expected = 9000 / 81
     assert ((joint - expected) ** 2 / expected).sum() < 140  # chi-square with 80 degrees of freedom: p < 1e-4
-    assert abs(draws.mirrored.double().mean() - 0.5) < 0.02
-    offcentre = draws.top > 4
-    assert abs(draws.mirrored[offcentre].double().mean() - 0.5) < 0.03
+    assert abs(mirrored.double().mean() - 0.5) < 0.02
+    offcentre = top > 4
+    assert abs(mirrored[offcentre].double().mean() - 0.5) < 0.03
 
 
 def test_a_share_of_the_draws_gives_that_share_of_the_batch():

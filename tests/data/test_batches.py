@@ -2,8 +2,6 @@
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from robustdeq.data import batch_at, steps_per_epoch
 
@@ -38,19 +36,6 @@ def test_every_seed_and_epoch_has_its_own_order():
     assert tuple(range(500)) not in orders
 
 
-@given(share=st.integers(1, 6), extra=st.integers(0, 40), world_size=st.integers(1, 4), epoch=st.integers(0, 3))
-def test_the_shares_of_the_ranks_joined_are_the_batch_of_one_process(share, extra, world_size, epoch):
-    batch_size = share * world_size
-    alone = epoch_batches(batch_size + extra, batch_size, epoch, seed=1)
-    ranks = [
-        epoch_batches(batch_size + extra, batch_size, epoch, seed=1, rank=rank, world_size=world_size)
-        for rank in range(world_size)
-    ]
-    for batch, shares in zip(alone, zip(*ranks, strict=True), strict=True):
-        assert torch.equal(torch.cat(shares), batch)
-        assert {len(part) for part in shares} == {share}
-
-
 def test_batch_at_does_not_shuffle_again_at_every_step(monkeypatch):
     calls = []
     randperm = torch.randperm
@@ -69,9 +54,6 @@ def test_changing_a_batch_does_not_change_the_next_run():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"batch_size": 6, "world_size": 4}, "cannot be shared equally by 4 processes.*multiple of 4"),
-        ({"rank": 2, "world_size": 2}, r"rank must lie in 0\.\.1 with world_size=2, got 2"),
-        ({"rank": -1}, "rank must lie in"),
         ({"n": 3}, "3 images do not fill one batch of 4: use a smaller batch_size"),
         ({"n": 0}, "must be positive"),
         ({"batch_size": 0}, "must be positive"),
@@ -79,7 +61,7 @@ def test_changing_a_batch_does_not_change_the_next_run():
     ],
 )
 def test_impossible_requests_are_refused_at_once(change, message):
-    request = {"n": 20, "batch_size": 4, "seed": 0, "rank": 0, "world_size": 1, **change}
+    request = {"n": 20, "batch_size": 4, "seed": 0, **change}
     n, batch_size = request.pop("n"), request.pop("batch_size")
     with pytest.raises(ValueError, match=message):
         batch_at(n, batch_size, 0, **request)

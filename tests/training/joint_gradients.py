@@ -21,7 +21,7 @@ OBJECTIVES = {
     "trades random": TRADES(states=RandomState(), **ATTACK),
     "trades random redrawn": TRADES(states=RandomState("released"), clean_target="redrawn", **ATTACK),
 }
-STEPS = [("pretrain", None), ("train", None), ("train", 0.4)]
+STEPS = [("pretrain", 0.0), ("train", 0.0), ("train", 0.4)]
 
 
 def main(out: str) -> None:
@@ -43,8 +43,8 @@ def main(out: str) -> None:
         for k, (phase, jacobian) in enumerate(STEPS):
             optimizer.zero_grad()
             result = step(x, y, (0, k, rank, world_size), phase, jacobian)
-            fabric.backward(result["total"])
-            loss = fabric.all_reduce(result["total"].detach().clone(), reduce_op="mean")
+            fabric.backward(result.total)
+            loss = fabric.all_reduce(result.total.detach().clone(), reduce_op="mean")
             found[f"{name} {k}"] = (loss, [p.grad.clone() for p in model.parameters()])
     if rank == 0:
         torch.save({"world_size": world_size, "found": found}, out)

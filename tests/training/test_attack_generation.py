@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from robustdeq.threat import L2, Linf
-from robustdeq.training import PGDAT, TRADES, Draws, RandomState
+from robustdeq.training import PGDAT, TRADES, Attacked, Draws, RandomState
 
 THREATS = [Linf(8 / 255), L2(0.5)]
 OBJECTIVES = [
@@ -38,7 +38,7 @@ def assert_unchanged(before, model):
 def test_adversarial_images_lie_in_the_ball_and_in_the_pixel_range(model, batch, objective):
     x, y = batch
     x = x.round()  # at the borders of the range
-    x_adv = objective.perturb(model, x, y, Draws(0, 0))
+    x_adv = objective.search(model, x, y, Draws(0, 0)).images
     assert objective.threat.contains(x_adv, x, tolerance=1e-12).all()
     assert not x_adv.requires_grad
     assert (objective.threat.distance(x_adv, x) > 0.5 * objective.threat.eps).any()
@@ -52,7 +52,7 @@ def test_an_attack_leaves_statistics_modes_flags_and_gradients_as_they_were(mode
     frozen = next(model.encoder.parameters()).requires_grad_(False)
     frozen.grad = None
     before = snapshot(model)
-    objective.perturb(model, x, y, Draws(0, 1))
+    objective.search(model, x, y, Draws(0, 1))
     assert_unchanged(before, model)
 
 
@@ -60,7 +60,7 @@ def test_a_failing_attack_leaves_the_model_as_it_was(model, batch):
     x, y = batch
     before = snapshot(model)
     with pytest.raises(IndexError):
-        PGDAT(steps=1).perturb(model, x, y + 100, Draws(0, 0))
+        PGDAT(steps=1).search(model, x, y + 100, Draws(0, 0))
     assert_unchanged(before, model)
 
 
@@ -70,7 +70,7 @@ def test_the_attack_runs_in_eval_mode_without_parameter_gradients(model, batch):
     model.head.register_forward_hook(
         lambda module, *_: seen.append((module.training, any(p.requires_grad for p in module.parameters())))
     )
-    TRADES(steps=2).perturb(model, x, y, Draws(0, 0))
+    TRADES(steps=2).search(model, x, y, Draws(0, 0))
     assert seen == [(False, False)] * 3
 
 
@@ -81,8 +81,8 @@ def test_an_attack_raises_the_loss_it_climbs(model, batch, kind):
     objective = kind(steps=5, step_size=4 / 255)
     model.eval()
     with torch.no_grad():
-        attacked = objective.losses(model, x, objective.perturb(model, x, y, draws), y, draws)
-        clean = objective.losses(model, x, x, y, draws)
+        attacked = objective.losses(model, x, y, objective.search(model, x, y, draws), draws)
+        clean = objective.losses(model, x, y, Attacked(x), draws)
     assert attacked.total > clean.total
 
 
@@ -95,7 +95,7 @@ def test_more_attack_steps_do_not_change_the_first_ones(model, batch):
         hook = model.encoder.register_forward_pre_hook(
             lambda _, inputs, images=images: images.append(inputs[0].clone())
         )
-        PGDAT(states=RandomState(), steps=steps).perturb(model, x, y, Draws(0, 0))
+        PGDAT(states=RandomState(), steps=steps).search(model, x, y, Draws(0, 0))
         hook.remove()
         paths.append(images)
     assert [len(images) for images in paths] == [2, 3]

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from robustdeq.training.average import update_average
+from robustdeq.training.assembly import update_average
 
 
 def test_it_moves_by_one_minus_the_decay_and_faster_while_it_is_young():

@@ -6,7 +6,7 @@ from torch.testing import assert_close
 
 from robustdeq.plain import training as plain
 from robustdeq.threat import Linf
-from robustdeq.training import PGDAT, TRADES, Carried, Draws, Final, Penalty, RandomState
+from robustdeq.training import PGDAT, TRADES, Attacked, Carried, Draws, Final, RandomState
 
 ATTACK = {"threat": Linf(8 / 255), "steps": 2, "step_size": 4 / 255}
 PLAIN_ATTACK = {"eps": 8 / 255, "steps": 2, "step_size": 4 / 255}
@@ -43,11 +43,10 @@ def test_a_pgd_at_step_equals_plain(models, batch, random, jacobian):
     x, y = batch
     draws = Draws(seed=3, step=7)
     objective = PGDAT(states=STATES[random], **ATTACK)
-    x_adv = objective.perturb(ours, x, y, draws)
+    x_adv = objective.search(ours, x, y, draws).images
     expected = plain.pgd_at_images(other, x, y, draws, random=random, **PLAIN_ATTACK)
     assert_close(x_adv, expected, rtol=0, atol=1e-8)
-    penalty = None if jacobian is None else Penalty(weight=jacobian)
-    loss = objective.losses(ours, x, x_adv, y, draws, penalty).total
+    loss = objective.losses(ours, x, y, Attacked(x_adv), draws, jacobian or 0.0).total
     compare(ours, other, loss, plain.pgd_at_loss(other, expected, y, draws, random=random, jacobian=jacobian))
 
 
@@ -67,11 +66,10 @@ def test_a_trades_step_equals_plain(models, batch, random, clean_target, jacobia
     x, y = batch
     draws = Draws(seed=4, step=11)
     objective = TRADES(states=STATES[random], clean_target=clean_target, **ATTACK)
-    x_adv = objective.perturb(ours, x, y, draws)
+    x_adv = objective.search(ours, x, y, draws).images
     expected = plain.trades_images(other, x, draws, random=random, redrawn=clean_target == "redrawn", **PLAIN_ATTACK)
     assert_close(x_adv, expected, rtol=0, atol=1e-8)
-    penalty = None if jacobian is None else Penalty(weight=jacobian)
-    loss = objective.losses(ours, x, x_adv, y, draws, penalty).total
+    loss = objective.losses(ours, x, y, Attacked(x_adv), draws, jacobian or 0.0).total
     compare(ours, other, loss, plain.trades_loss(other, x, expected, y, draws, random=random, jacobian=jacobian))
 
 
@@ -84,7 +82,7 @@ def test_the_images_of_a_carried_attack_equal_plain(models, batch, kind, random)
     ours, other = models
     x, y = batch
     draws = Draws(seed=5, step=2)
-    found = kind(states=STATES[random], inner=Carried(**CARRIED), **ATTACK).perturb(ours, x, y, draws)
+    found = kind(states=STATES[random], inner=Carried(**CARRIED), **ATTACK).search(ours, x, y, draws).images
     options = {"random": random, "carried": plain.CarriedPair(**CARRIED), **PLAIN_ATTACK}
     if kind is PGDAT:
         expected = plain.pgd_at_images(other, x, y, draws, **options)

@@ -9,11 +9,11 @@ from torch.testing import assert_close
 
 import robustdeq as rd
 from robustdeq.threat import L2, Linf, cross_entropy
-from robustdeq.training import PGDAT, TRADES, Carried, Draws, Final, RandomState
+from robustdeq.training import PGDAT, TRADES, Attacked, Carried, Draws, Final, RandomState
 from robustdeq.training.inner import InnerPolicy
 from robustdeq.training.logs import read_log
 from robustdeq.training.trainer import Trainer
-from robustdeq.training.validation import correct_counts, correct_under_inner_attack, weakness
+from robustdeq.training.validation import correct_counts, inner_attack, pgd_attack, weakness
 from tests.training.runs import config, resnet_config
 
 
@@ -49,7 +49,7 @@ def test_an_iteration_costs_one_f_and_a_first_step_the_solve_besides(deq, batch)
     x, y = batch
     calls = []
     deq.dynamics.register_forward_hook(lambda *_: calls.append(torch.is_grad_enabled()))
-    PGDAT(inner=Carried(first=4, iterations=2, extra=1), steps=3).perturb(deq, x, y, Draws(0, 0))
+    PGDAT(inner=Carried(first=4, iterations=2, extra=1), steps=3).search(deq, x, y, Draws(0, 0))
     assert calls.count(False) == 4 + 1  # the last iterate's residual too: the lowest one is read
     assert calls.count(True) == 3 * 2 + 1
 
@@ -59,27 +59,27 @@ def test_permuting_the_batch_permutes_the_images_found(make_model, batch, object
     x, y = batch
     model, order, draws = make_model(), torch.tensor([3, 0, 5, 1, 4, 2]), Draws(0, 0)
     start = objective.start(x, draws)
-    found = objective.perturb(model, x, y, draws, start=start)
-    permuted = objective.perturb(model, x[order], y[order], draws, start=start[order])
+    found = objective.search(model, x, y, draws, start=start).images
+    permuted = objective.search(model, x[order], y[order], draws, start=start[order]).images
     assert_close(permuted, found[order], rtol=0, atol=1e-12)
 
 
 def test_nothing_is_carried_from_batch_to_batch(make_model, batch):
     x, y = batch
     model, objective = make_model(), PGDAT(inner=Carried(), steps=2)
-    first = objective.perturb(model, x, y, Draws(0, 0))
-    objective.perturb(model, 1 - x, y, Draws(0, 1))
-    assert torch.equal(objective.perturb(model, x, y, Draws(0, 0)), first)
+    first = objective.search(model, x, y, Draws(0, 0)).images
+    objective.search(model, 1 - x, y, Draws(0, 1))
+    assert torch.equal(objective.search(model, x, y, Draws(0, 0)).images, first)
 
 
 @pytest.mark.parametrize("objective", objectives(), ids=name)
 def test_a_nan_image_is_contained(make_model, batch, objective):
     x, y = batch
     model, draws = make_model(), Draws(0, 0)
-    healthy = objective.perturb(model, x, y, draws)
+    healthy = objective.search(model, x, y, draws).images
     broken = x.clone()
     broken[2, 0, 3, 3] = math.nan
-    found = objective.perturb(model, broken, y, draws)
+    found = objective.search(model, broken, y, draws).images
     others = [0, 1, 3, 4, 5]
     assert_close(found[others], healthy[others], rtol=0, atol=1e-12)
     assert found[2].isnan().any()
@@ -95,7 +95,7 @@ def test_a_carried_attack_raises_the_loss_nearly_as_a_cold_one_does(make_model, 
     for policy in ("carried", "cold"):
         options = {"inner": Carried(iterations=2)} if policy == "carried" else {}
         attack = type(objective)(threat=objective.threat, steps=4, step_size=size, **options)
-        found = attack.perturb(model, x, y, draws, start=start)
+        found = attack.search(model, x, y, draws, start=start).images
         assert objective.threat.contains(found, x).all()
         losses[policy] = loss_of(objective, model, x, found, y)
     gains = [losses[policy] - losses["start"] for policy in ("carried", "cold")]
@@ -104,7 +104,7 @@ def test_a_carried_attack_raises_the_loss_nearly_as_a_cold_one_does(make_model, 
 
 @torch.no_grad()
 def loss_of(objective, model, x, x_adv, y):
-    parts = objective.losses(model, x, x_adv, y, Draws(0, 0)).parts
+    parts = objective.losses(model, x, y, Attacked(x_adv), Draws(0, 0)).parts
     return parts["ce" if isinstance(objective, PGDAT) else "kl"].item()
 
 
@@ -120,7 +120,7 @@ def test_random_states_draw_the_depth_of_the_first_solve_once_per_batch(deq, bat
 
     monkeypatch.setattr(deq, "solve", solve)
     for step in range(24):
-        PGDAT(states=RandomState(variant), inner=Carried(), steps=2).perturb(deq, x, y, Draws(0, step))
+        PGDAT(states=RandomState(variant), inner=Carried(), steps=2).search(deq, x, y, Draws(0, step))
     assert depths == [Draws(0, step, rank=3, world_size=4).integer("depth.attack", 1, 8) for step in range(24)]
     assert set(depths) == set(range(1, 9))
 
@@ -128,7 +128,7 @@ def test_random_states_draw_the_depth_of_the_first_solve_once_per_batch(deq, bat
 def test_a_model_that_is_no_deq_is_refused(resnet, batch, tmp_path):
     x, y = batch
     with pytest.raises(TypeError, match="no state that an inner attack could carry"):
-        PGDAT(inner=Carried()).perturb(resnet, x, y, Draws(0, 0))
+        PGDAT(inner=Carried()).search(resnet, x, y, Draws(0, 0))
     with pytest.raises(ValueError, match="inner to cold"):
         Trainer(resnet_config({"objective": {"inner": "carried"}}), tmp_path, device="cpu")
 
@@ -157,11 +157,11 @@ def test_the_loss_s_own_pass_starts_from_the_attack_s_last_state_if_asked(make_m
 
     monkeypatch.setattr(model, "solve", solve)
     objective = kind(inner=Carried(first=5, handed_on=True), steps=2)
-    x_adv, carried = objective.search(model, x, y, Draws(0, 0))
+    attacked = objective.search(model, x, y, Draws(0, 0))
     solves.clear()
-    handed = objective.losses(model, x, x_adv, y, Draws(0, 0), carried=carried)
+    handed = objective.losses(model, x, y, attacked, Draws(0, 0))
     assert solves == ([] if kind is PGDAT else [(8, False)]) + [(5, True)]
-    cold = objective.losses(model, x, x_adv, y, Draws(0, 0))
+    cold = objective.losses(model, x, y, Attacked(attacked.images), Draws(0, 0))
     assert_close(handed.total, cold.total, rtol=0.01, atol=0.01)
     assert torch.equal(objective(model, x, y, Draws(0, 0)).total, handed.total)
 
@@ -181,7 +181,7 @@ def test_the_loss_s_own_passes_unroll_less_if_asked(make_model, batch):
 def test_label_smoothing_spreads_a_share_of_the_target_over_all_classes(make_model, batch):
     x, y = batch
     model = make_model().eval()
-    losses = PGDAT(label_smoothing=0.1, steps=0).losses(model, x, x, y, Draws(0, 0))
+    losses = PGDAT(label_smoothing=0.1, steps=0).losses(model, x, y, Attacked(x), Draws(0, 0))
     expected = nn.functional.cross_entropy(losses.logits, y, label_smoothing=0.1)
     assert_close(losses.parts["ce"], expected)
 
@@ -215,16 +215,16 @@ def test_the_meter_tells_a_weak_inner_attack_from_one_as_strong_as_pgd():
     deq = one_pixel_classifier()
     x = torch.rand(200, 3, 8, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     y = (x[:, 0, 0, 0] > 0.5).long()
-    clean, robust = correct_counts(deq, x, y, threat=Linf(0.1), steps=5, step_size=0.05, seed=0, batch_size=100)
+    pgd = pgd_attack(deq, Linf(0.1), steps=5, step_size=0.05, seed=0)
+    clean, robust = correct_counts(deq, x, y, [pgd], batch_size=100)
     assert clean == 200
     left = {}
     for policy in (Carried(), Blind()):
         objective = PGDAT(threat=Linf(0.1), steps=5, step_size=0.05, inner=policy)
-        counts = {"objective": objective, "draws": Draws(0, 0)}
-        left[type(policy)] = correct_under_inner_attack(deq, x, y, batch_size=100, **counts)
+        attacks = [inner_attack(deq, objective, Draws(0, 0))]
+        left[type(policy)] = correct_counts(deq, x, y, attacks, batch_size=100)[1]
         parts = [
-            correct_under_inner_attack(deq, x[i : i + 70], y[i : i + 70], batch_size=33, first=i, **counts)
-            for i in (0, 70, 140)
+            correct_counts(deq, x[i : i + 70], y[i : i + 70], attacks, batch_size=33, first=i)[1] for i in (0, 70, 140)
         ]
         assert sum(parts) == left[type(policy)]  # batches and ranks do not matter
     assert left[Carried] == robust
@@ -257,8 +257,7 @@ def test_a_gap_of_few_images_is_no_warning():
 
 
 def test_a_training_says_in_its_progress_that_its_inner_attack_is_too_weak(tmp_path, monkeypatch):
-    monkeypatch.setattr("robustdeq.training.trainer.correct_counts", lambda *_, **__: (20, 5))
-    monkeypatch.setattr("robustdeq.training.trainer.correct_under_inner_attack", lambda *_, **__: 15)
+    monkeypatch.setattr("robustdeq.training.trainer.correct_counts", lambda *_, **__: [20, 5, 15])
     reports = []
     Trainer(resnet_config(), tmp_path, device="cpu", report=reports.append).fit()
     assert [report.warning is not None for report in reports] == [False, True, False, True]

@@ -19,14 +19,13 @@ def poison(monkeypatch):
     def at(step, what="loss"):
         original = TRADES.losses
 
-        def poisoned(self, model, x, x_adv, y, draws, *rest):
-            losses = original(self, model, x, x_adv, y, draws, *rest)
-            if draws.step == step:
-                bad = losses.total * math.nan
-                if what == "gradient":
-                    losses.total.register_hook(lambda gradient: gradient * math.nan)
-                else:
-                    object.__setattr__(losses, "total", bad)
+        def poisoned(self, model, x, y, attacked, draws, *rest):
+            losses = original(self, model, x, y, attacked, draws, *rest)
+            if draws.step != step:
+                return losses
+            if what == "loss":
+                return losses._replace(total=losses.total * math.nan)
+            losses.total.register_hook(lambda gradient: gradient * math.nan)
             return losses
 
         monkeypatch.setattr(TRADES, "losses", poisoned)
@@ -85,11 +84,9 @@ def test_a_learning_rate_that_explodes_stops_the_run(tmp_path):
 def test_a_run_that_only_skips_is_given_up(tmp_path, monkeypatch):
     original = TRADES.losses
 
-    def poisoned(self, model, x, x_adv, y, draws, *rest):
-        losses = original(self, model, x, x_adv, y, draws, *rest)
-        if draws.step >= 2:
-            object.__setattr__(losses, "total", losses.total * math.nan)
-        return losses
+    def poisoned(self, model, x, y, attacked, draws, *rest):
+        losses = original(self, model, x, y, attacked, draws, *rest)
+        return losses._replace(total=losses.total * math.nan) if draws.step >= 2 else losses
 
     monkeypatch.setattr(TRADES, "losses", poisoned)
     trainer = Trainer(

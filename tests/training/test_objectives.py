@@ -5,7 +5,7 @@ import torch
 from torch.testing import assert_close
 
 from robustdeq.threat import cross_entropy, kl
-from robustdeq.training import PGDAT, TRADES, Draws, Final, Penalty, RandomState, Standard
+from robustdeq.training import PGDAT, TRADES, Attacked, Draws, Final, RandomState, Standard
 
 
 class Forwards:
@@ -33,7 +33,7 @@ def forwards(deq, monkeypatch):
 @pytest.mark.parametrize("clean_target", ["once", "redrawn"])
 def test_trades_with_final_states_computes_the_clean_target_once(deq, batch, forwards, clean_target):
     x, y = batch
-    TRADES(steps=4, clean_target=clean_target).perturb(deq, x, y, Draws(0, 0))
+    TRADES(steps=4, clean_target=clean_target).search(deq, x, y, Draws(0, 0))
     assert sum(torch.equal(images, x) for images in forwards["x"]) == 1
     assert len(forwards.calls) == 1 + 4
 
@@ -41,7 +41,7 @@ def test_trades_with_final_states_computes_the_clean_target_once(deq, batch, for
 @pytest.mark.parametrize(("clean_target", "count"), [("once", 1), ("redrawn", 4)])
 def test_trades_with_random_states_redraws_the_clean_target_if_asked(deq, batch, forwards, clean_target, count):
     x, y = batch
-    TRADES(states=RandomState(), steps=4, clean_target=clean_target).perturb(deq, x, y, Draws(0, 0))
+    TRADES(states=RandomState(), steps=4, clean_target=clean_target).search(deq, x, y, Draws(0, 0))
     clean = [call["max_steps"] for call in forwards.calls if torch.equal(call["x"], x)]
     assert len(clean) == count
     assert count == 1 or len(set(clean)) > 1
@@ -121,7 +121,7 @@ def test_each_variant_of_random_states_reads_the_state_it_names(make_model, batc
         z = trajectory.states[rows, torch.arange(len(x))]
         f, _ = model.begin(x)
         expected = model.head(f.unpack(unroll(f, z)))
-        logits, _ = Standard(states=RandomState(variant)).forward(model, x, draws, "loss")
+        logits, _ = Standard(states=RandomState(variant)).forward(model, Attacked(x), draws, "loss", penalised=False)
         assert_close(logits, expected)
     assert variant == "paper" or differing  # otherwise the two could not be told apart
 
@@ -152,7 +152,7 @@ def test_depths_are_the_same_on_every_rank_and_differ_between_forwards():
 def test_the_jacobian_penalty_jitters_the_depth_of_both_passes_alike(deq, batch, forwards):
     x, y = batch
     for step in range(12):
-        TRADES(steps=1)(deq, x, y, Draws(0, step), Penalty(weight=0.4))
+        TRADES(steps=1)(deq, x, y, Draws(0, step), 0.4)
     attack, target, clean, adversarial = (forwards["max_steps"][k::4] for k in range(4))
     assert clean == adversarial
     assert set(clean) == {6, 7, 8, 9}
@@ -163,8 +163,8 @@ def test_the_losses_are_the_formulas_of_their_parts(model, batch):
     x, y = batch
     model.eval()
     draws, objective = Draws(0, 0), TRADES(beta=3.0, steps=1)
-    x_adv = objective.perturb(model, x, y, draws)
-    losses = objective.losses(model, x, x_adv, y, draws, Penalty(weight=0.5))
+    x_adv = objective.search(model, x, y, draws).images
+    losses = objective.losses(model, x, y, Attacked(x_adv), draws, 0.5)
     jittered = 8 + draws.integer("depth.jitter", -2, 1)
     clean, adversarial = (model.run(images, max_steps=jittered, readout="lowest").logits for images in (x, x_adv))
     assert_close(losses.parts["ce"], cross_entropy(clean, y).mean().detach())
@@ -183,7 +183,7 @@ def test_a_resnet_trains_with_every_objective(resnet, batch, objective):
     optimizer = torch.optim.Adam(resnet.parameters(), lr=0.01)
     totals = []
     for _ in range(4):
-        losses = objective(resnet, x, y, Draws(0, 0), Penalty(weight=1.0))
+        losses = objective(resnet, x, y, Draws(0, 0), 1.0)
         assert "jacobian" not in losses.parts
         optimizer.zero_grad()
         losses.total.backward()
@@ -201,9 +201,9 @@ def test_tensors_saved_for_the_backward_of_a_trades_step_do_not_grow_with_the_so
         tensors = []
         with torch.autograd.graph.saved_tensors_hooks(lambda t: tensors.append(t) or t, lambda t: t):
             objective = TRADES(steps=1)
-            x_adv = objective.perturb(model, x, y, Draws(0, 0))
+            x_adv = objective.search(model, x, y, Draws(0, 0)).images
             tensors.clear()
-            objective.losses(model, x, x_adv, y, Draws(0, 0))
+            objective.losses(model, x, y, Attacked(x_adv), Draws(0, 0))
         storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors}
         return len(tensors), sum(storages.values())
 

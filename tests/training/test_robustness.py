@@ -6,7 +6,7 @@ import robustdeq as rd
 from robustdeq.recipes import merge, parse_config, read_recipe
 from robustdeq.threat import Linf
 from robustdeq.training.trainer import Trainer
-from robustdeq.training.validation import correct_counts
+from robustdeq.training.validation import correct_counts, pgd_attack
 
 RECIPE = "digits-nano-trades-random"
 EPS = 0.15
@@ -21,19 +21,9 @@ def test_trades_with_random_states_keeps_twenty_points_more_than_a_standard_twin
         trainer.fit()
         # last, not best: by PGD accuracy the best of a model that is not robust is one that has learnt little yet
         model, test = rd.load(tmp_path / name / "last"), trainer.data.test
-        accuracy[name] = [
-            count / len(test)
-            for count in correct_counts(
-                model,
-                test.pixels01(),
-                test.labels,
-                threat=Linf(EPS),
-                steps=10,
-                step_size=EPS / 4,
-                seed=0,
-                batch_size=len(test),
-            )
-        ]
+        attack = pgd_attack(model, Linf(EPS), steps=10, step_size=EPS / 4, seed=0)
+        counts = correct_counts(model, test.pixels01(), test.labels, [attack], batch_size=len(test))
+        accuracy[name] = [count / len(test) for count in counts]
     (clean, robust), (twin_clean, twin_robust) = accuracy["robust"], accuracy["twin"]
     assert twin_clean > 0.9
     assert twin_robust < 0.2

@@ -198,7 +198,7 @@ def test_the_average_is_what_is_saved_if_there_is_one(tmp_path):
 
 def test_the_best_checkpoint_is_the_one_with_the_highest_validation_pgd_accuracy(tmp_path, monkeypatch):
     scores = iter([3, 9, 5, 9])
-    monkeypatch.setattr("robustdeq.training.trainer.correct_counts", lambda *_, **__: (20, next(scores)))
+    monkeypatch.setattr("robustdeq.training.trainer.correct_counts", lambda *_, **__: [20, next(scores), 0])
     trainer = train(tmp_path, {"validation": {"every": 1}})
     assert trainer.best == 9 / 20
     assert rd.load(tmp_path / "best").metadata["step"] == 2
@@ -214,9 +214,9 @@ def test_the_checkpoint_is_chosen_on_held_out_images_and_test_images_are_never_t
     object.__setattr__(trainer.data, "test", Untouchable())
     seen = []
 
-    def counting(model, x, y, **options):
+    def counting(model, x, y, attacks, **options):
         seen.append(x)
-        return 0, 0
+        return [0, 0, 0]
 
     monkeypatch.setattr("robustdeq.training.trainer.correct_counts", counting)
     trainer.fit()
@@ -228,16 +228,16 @@ def test_the_checkpoint_is_chosen_on_held_out_images_and_test_images_are_never_t
 def test_validation_does_not_depend_on_batches():
     from robustdeq.data import load_dataset
     from robustdeq.threat import Linf
-    from robustdeq.training.validation import correct_counts
+    from robustdeq.training.validation import correct_counts, pgd_attack
 
     torch.manual_seed(0)
     model = rd.create_model("mdeq-nano").double()
     images = load_dataset("digits").validation.subset(slice(0, 6))
     x, y = images.pixels01(dtype=torch.float64), images.labels
-    attack = {"threat": Linf(0.1), "steps": 2, "step_size": 0.05, "seed": 0}
-    whole = correct_counts(model, x, y, batch_size=6, **attack)
-    parts = [correct_counts(model, x[i : i + 3], y[i : i + 3], batch_size=2, first=i, **attack) for i in (0, 3)]
-    assert whole == tuple(map(sum, zip(*parts, strict=True)))
+    attacks = [pgd_attack(model, Linf(0.1), steps=2, step_size=0.05, seed=0)]
+    whole = correct_counts(model, x, y, attacks, batch_size=6)
+    parts = [correct_counts(model, x[i : i + 3], y[i : i + 3], attacks, batch_size=2, first=i) for i in (0, 3)]
+    assert whole == [sum(counts) for counts in zip(*parts, strict=True)]
     assert model.training
 
 

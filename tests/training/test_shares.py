@@ -1,5 +1,7 @@
 """What a trainer does with its share of the work: batches, augmentation, validation, statistics."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -45,6 +47,13 @@ def test_the_shares_of_all_ranks_are_the_joint_batch(trainer, world_size):
     shares = [batch(as_rank(trainer, rank, world_size)) for rank in range(world_size)]
     assert torch.equal(torch.cat([share[0] for share in shares]), x)
     assert torch.equal(torch.cat([share[1] for share in shares]), y)
+
+
+def test_a_batch_that_cannot_be_shared_equally_is_refused(tmp_path, monkeypatch):
+    fabric = SimpleNamespace(global_rank=0, world_size=5, device="cpu")
+    monkeypatch.setattr("robustdeq.training.trainer.launch", lambda *_: fabric)
+    with pytest.raises(ValueError, match=r"cannot be shared equally by 5 processes.*multiple of 5"):
+        Trainer(config(), tmp_path)
 
 
 def test_the_validations_of_all_ranks_add_up(trainer, monkeypatch):

@@ -6,7 +6,7 @@ import time
 import pytest
 
 import robustdeq.host.interrupts as signals_module
-from robustdeq.host.interrupts import StopSignals
+from robustdeq.host.interrupts import remembering
 from tests.training.runs import TORCHRUN, assert_same_run, finish, start, stored_step, wait_for, words
 
 
@@ -25,10 +25,10 @@ def earlier():
 def test_repeated_signals_are_one_and_a_later_ctrl_c_acts_at_once(earlier, monkeypatch):
     now = 10.0
     monkeypatch.setattr(signals_module.time, "monotonic", lambda: now)
-    with StopSignals() as signals:
+    with remembering() as signals:
         for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGINT, signal.SIGINT, signal.SIGTERM):
             signal.raise_signal(number)
-        assert (signals.received, earlier) == (signal.SIGTERM, [])
+        assert (signals[0], earlier) == (signal.SIGTERM, [])
         now += 2 * signals_module.SAME
         signal.raise_signal(signal.SIGTERM)
         assert earlier == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -44,6 +45,7 @@ def run(
     from robustdeq.cli.benchmarks.core import core  # these need torch, which `robustdeq bench --help` does not wait for
     from robustdeq.cli.benchmarks.defence import defence
     from robustdeq.cli.benchmarks.evaluate import evaluate
+    from robustdeq.cli.benchmarks.measure import peak_rate
     from robustdeq.cli.benchmarks.train import train
     from robustdeq.cli.places import make_room
     from robustdeq.cli.progress import saying
@@ -62,10 +64,12 @@ def run(
     with saying(console) as say:
         if subject == "evaluate":
             records = evaluate(models.split(",") if models else [], images, data_root, say)
-        elif subject == "train":
-            records = train((models or MODELS).split(","), batch, rounds, say, compiled=compile)
         else:
-            records = {"core": core, "defence": defence}[subject]((models or MODELS).split(","), batch, rounds, say)
+            measure: Callable[..., list[dict[str, Any]]] = partial(train, compiled=compile)
+            if subject != "train":
+                measure = core if subject == "core" else defence
+            peak, names = peak_rate(rounds, say), (models or MODELS).split(",")
+            records = [record for name in names for record in measure(name, batch, rounds, peak, say)]
     console.print(_table(records))
     for r in records:
         if "macs_speedup" in r:

@@ -9,10 +9,10 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsIndex
 
 from torch import nn
 
@@ -86,13 +86,14 @@ class Checkpoint:
 
 
 @contextmanager
-def blaming(ckpt: str, what: str) -> Iterator[None]:
-    """An error in a user's own code becomes one line that names CKPT."""
+def blaming(ckpt: str, what: str, hint: str = "") -> Iterator[None]:
+    """An error in a user's own code becomes one line that names CKPT; if an import failed, with a hint."""
     try:
         yield
     except (Exception, SystemExit) as error:
         said = " ".join(str(error).split())
-        raise CheckpointError(f"{ckpt}: {what} ({type(error).__name__}{said and f': {said}'})") from error
+        after = hint if isinstance(error, ImportError) else ""
+        raise CheckpointError(f"{ckpt}: {what} ({type(error).__name__}{said and f': {said}'}){after}") from error
 
 
 def resolve(ckpt: str) -> Checkpoint:
@@ -108,22 +109,22 @@ def resolve(ckpt: str) -> Checkpoint:
         predictor = _load(ckpt)
     owners = (predictor, getattr(predictor, "base", None))
     metadata: Any = next((found for owner in owners if (found := getattr(owner, "metadata", None))), {})
-    return _describe(ckpt, predictor, _mapping(ckpt, "metadata", metadata))
+    return _describe(ckpt, predictor, metadata)
 
 
-def defence_settings(defence: str, given: dict[str, Any]) -> dict[str, Any] | None:
-    """The settings that the flags --defence.* give; None without a defence, where such flags are a mistake."""
+def defence_settings(defence: str, eps: float | None, flags: dict[str, Any]) -> dict[str, Any] | None:
+    """The settings of --defence entropy: those flags --defence.* that are not None, radius eps and step size eps / 4.
+
+    Without a known eps, radius and step size have their defaults. Without a defence there are no settings (None), and
+    such flags are a mistake.
+    """
+    given = {name: value for name, value in flags.items() if value is not None}
     if defence == "entropy":
-        return dict(given)
+        return given if eps is None else {**given, "radius": eps, "step_size": eps / 4}
     if given:
-        flags = " and ".join(f"--defence.{name}" for name in given)
-        raise ValueError(f"without a defence {flags} would change nothing: add --defence entropy, or drop {flags}")
+        names = " and ".join(f"--defence.{name}" for name in given)
+        raise ValueError(f"without a defence {names} would change nothing: add --defence entropy, or drop {names}")
     return None
-
-
-def defence_budget(eps: float | None) -> dict[str, Any]:
-    """Radius and step size of the entropy reduction: eps and a quarter of it; the defaults if eps is not known."""
-    return {} if eps is None else {"radius": eps, "step_size": eps / 4}
 
 
 def deploy(predictor: Any, *, defence: dict[str, Any] | None, state: str | None) -> Any:
@@ -177,7 +178,9 @@ def _call(ckpt: str, module: str, function: str) -> Any:
     sys.path.insert(0, here)
     importlib.invalidate_caches()
     try:
-        owner = _imported(ckpt, module)
+        hint = f"; run the command where {module.split('.')[0]} lies, or install it"
+        with blaming(ckpt, f"cannot import {module}", hint):
+            owner: Any = importlib.import_module(module)
         for part in function.split("."):
             if not hasattr(owner, part):
                 hint = did_you_mean(part, dir(owner), "is it spelt as there?")
@@ -185,7 +188,12 @@ def _call(ckpt: str, module: str, function: str) -> Any:
             owner = getattr(owner, part)
         if not callable(owner):
             raise CheckpointError(f"{ckpt} is a {type(owner).__name__}; expected a function that returns a predictor")
-        _check_needs_nothing(ckpt, owner)
+        with suppress(ValueError):  # a function that is not written in Python may have no signature
+            try:
+                inspect.signature(owner).bind()
+            except TypeError as error:
+                expected = "expected a function that returns a predictor and needs no argument"
+                raise CheckpointError(f"{ckpt}: {error}; {expected}") from None
         with blaming(ckpt, f"{function} failed"):
             predictor = owner()
     finally:
@@ -198,38 +206,22 @@ def _call(ckpt: str, module: str, function: str) -> Any:
     return predictor.eval() if isinstance(predictor, nn.Module) else predictor
 
 
-def _imported(ckpt: str, module: str) -> Any:
-    try:
-        with blaming(ckpt, f"cannot import {module}"):
-            return importlib.import_module(module)
-    except CheckpointError as error:
-        if not isinstance(error.__cause__, ImportError):
-            raise
-        hint = f"run the command where {module.split('.')[0]} lies, or install it"
-        raise CheckpointError(f"{error}; {hint}") from error.__cause__
+def _describe(ckpt: str, predictor: Any, metadata: Any) -> Checkpoint:
+    def check(right: bool, what: str, expected: str, value: Any) -> None:
+        if not right:
+            raise CheckpointError(f"{ckpt}: {what} must be {expected}, got {value!r}")
 
-
-def _check_needs_nothing(ckpt: str, function: Any) -> None:
-    """Refuse a function that cannot be called without arguments."""
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # a function that is not written in Python may have no signature
-        return
-    needed = [p.name for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
-    if needed:
-        raise CheckpointError(
-            f"{ckpt} needs {' and '.join(needed)}; expected a function that returns a predictor and needs no argument"
-        )
-
-
-def _describe(ckpt: str, predictor: Any, metadata: Mapping[str, Any]) -> Checkpoint:
+    check(isinstance(metadata, Mapping), "metadata", "a dictionary", metadata)
+    options = metadata.get("data_options") or {}
+    check(isinstance(options, Mapping), "data_options", "a dictionary", options)
     dataset, eps = metadata.get("dataset"), metadata.get("eps")
     shape, classes = _KNOWN_IMAGES.get(str(dataset), (None, None))
-    if metadata.get("image_shape") is not None:
-        shape = _image_shape(ckpt, metadata["image_shape"])
+    if (size := metadata.get("image_shape")) is not None:
+        shape = tuple(size) if isinstance(size, Iterable) else ()
+        right = len(shape) == 3 and all(isinstance(n, SupportsIndex) and operator.index(n) > 0 for n in shape)
+        check(right, "image_shape", "three whole numbers (channels, height, width) such as [3, 32, 32]", size)
     if (names := metadata.get("classes")) is not None:
-        if isinstance(names, str) or not isinstance(names, Iterable):
-            raise CheckpointError(f"{ckpt}: classes must be a list of names, got {names!r}")
+        check(isinstance(names, Iterable) and not isinstance(names, str), "classes", "a list of names", names)
         classes = tuple(map(str, names))
     return Checkpoint(
         name=ckpt,
@@ -238,24 +230,5 @@ def _describe(ckpt: str, predictor: Any, metadata: Mapping[str, Any]) -> Checkpo
         eps=None if eps is None else number(eps, f"{ckpt}: eps"),
         image_shape=shape,
         classes=classes,
-        data_options=dict(_mapping(ckpt, "data_options", metadata.get("data_options") or {})),
+        data_options=dict(options),
     )
-
-
-def _mapping(ckpt: str, what: str, value: Any) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
-        raise CheckpointError(f"{ckpt}: {what} must be a dictionary, got {value!r}")
-    return value
-
-
-def _image_shape(ckpt: str, value: Any) -> tuple[int, int, int]:
-    try:
-        channels, height, width = map(operator.index, value)
-    except (TypeError, ValueError):
-        channels = height = width = 0
-    if min(channels, height, width) < 1:
-        raise CheckpointError(
-            f"{ckpt}: image_shape must be three whole numbers (channels, height, width) such as [3, 32, 32], "
-            f"got {value!r}"
-        )
-    return channels, height, width

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import shlex
@@ -79,30 +78,19 @@ def run(
         device: auto, cpu, cuda, mps.
         command: The words of the command line, which the store keeps.
     """
+    flags = {name.removeprefix("defence_"): value for name, value in locals().items() if name.startswith("defence_")}
     from rich.console import Console
     from torch import nn
 
     import robustdeq.evaluation
-    from robustdeq.cli.checkpoints import defence_budget, defence_settings, deploy, resolve
+    from robustdeq.cli.checkpoints import defence_settings, deploy, resolve
     from robustdeq.cli.progress import counting
     from robustdeq.host.processes import launch
     from robustdeq.threat import L2, Linf, number
 
     seconds = None if budget is None else duration(budget)
-    given = {
-        "variant": defence_variant,
-        "direction": defence_direction,
-        "resolve": defence_resolve,
-        "history": defence_history,
-        "handed_on": defence_handed_on,
-        "final_input": defence_final_input,
-        "every": defence_every,
-        "steps": defence_steps,
-    }
-    settings = defence_settings(defence, {name: value for name, value in given.items() if value is not None})
     checkpoint = resolve(ckpt)
-    if settings is not None:
-        settings |= defence_budget(checkpoint.eps)
+    settings = defence_settings(defence, checkpoint.eps, flags)
     predictor = deploy(checkpoint.predictor, defence=settings, state=state)
     dataset = checkpoint.dataset if data is None else data
     if dataset is None:
@@ -149,13 +137,6 @@ def describe(now: robustdeq.evaluation.Progress) -> str:
 
 def duration(text: str) -> float:
     """Seconds of 90s, 30m, 2h, 1h30m, or a plain number."""
-    parts = re.findall(r"(\d+(?:\.\d+)?)([smhd])", text)
-    if parts and "".join(number + unit for number, unit in parts) == text:
-        return sum(float(number) * UNITS[unit] for number, unit in parts)
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if not 0 <= seconds < math.inf:
+    if not re.fullmatch(r"(\d+(\.\d+)?[smhd])+|\d+(\.\d+)?", text):
         raise ValueError(f"--budget must be a time such as 90s, 30m, 2h or 1h30m, got {text!r}")
-    return seconds
+    return sum(float(number) * UNITS.get(unit, 1) for number, unit in re.findall(r"([\d.]+)([smhd]?)", text))

@@ -45,14 +45,14 @@ def run(
     import torch
     from rich.console import Console
 
-    from robustdeq.cli.checkpoints import defence_budget, deploy, resolve
+    from robustdeq.cli.checkpoints import defence_settings, deploy, resolve
     from robustdeq.cli.progress import saying
     from robustdeq.data import DataError, DataNotFoundError
     from robustdeq.data.photos import Photo, read_photo
 
     checkpoint = resolve(ckpt)
     shape = checkpoint.required("image_shape")
-    settings = None if defence == "none" else defence_budget(checkpoint.eps)
+    settings = defence_settings(defence, checkpoint.eps, {})
     predictor = deploy(checkpoint.predictor, defence=settings, state=None if state is None else str(state))
     records: list[Record] = []
     photos: list[tuple[Record, Photo]] = []

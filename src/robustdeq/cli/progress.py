@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -33,7 +33,7 @@ def left(done: int | float, total: int | float, elapsed: float) -> str:
 def counting(console: Console) -> Iterator[Count]:
     """Yields a function of a description, the number that is done and the total; the caller says what time is left."""
     if not console.is_terminal:
-        with _lines(console) as lines:
+        with closing(_Lines(console)) as lines:
             yield lambda words, done, total: lines.say(f"{done:,} of {total:,}  {words}")
         return
     words = TextColumn("{task.description}", markup=False)
@@ -47,7 +47,7 @@ def counting(console: Console) -> Iterator[Count]:
 def saying(console: Console) -> Iterator[Say]:
     """Yields a function that is told what is being done; "" takes back what has not been printed yet."""
     if not console.is_terminal:
-        with _lines(console) as lines:
+        with closing(_Lines(console)) as lines:
             yield lines.say
         return
     with console.status("starting") as status:
@@ -89,7 +89,7 @@ class _Lines:
             self.console.file.flush()
             self.held, self.next, self.printed = "", time.monotonic() + max(EVERY, SHARE * elapsed), True
 
-    def end(self) -> None:
+    def close(self) -> None:
         """Print the last words, unless the command was too short to print any before."""
         if self.printed:
             self.flush()
@@ -100,12 +100,3 @@ class _Lines:
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
-
-
-@contextmanager
-def _lines(console: Console) -> Iterator[_Lines]:
-    lines = _Lines(console)
-    try:
-        yield lines
-    finally:
-        lines.end()

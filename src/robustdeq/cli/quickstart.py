@@ -13,10 +13,14 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    import rich.console
-    import rich.table
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
+from robustdeq.cli.progress import left, saying
+
+if TYPE_CHECKING:
     import robustdeq.report.tables.table
 
 IMAGES, AUDITED = 50, 10
@@ -70,8 +74,6 @@ class Step:
 
     def describe(self) -> str:
         """One line of progress."""
-        from robustdeq.cli.progress import left
-
         share = min(self.share(), 0.99)
         return f"{self.what}: {share:.0%}{left(share - self.before, 1 - self.before, time.monotonic() - self.began)}"
 
@@ -98,9 +100,6 @@ def run(*, out: Path = Path("runs/quickstart")) -> None:
     Args:
         out: Folder of the runs, the results and the report.
     """
-    from rich.console import Console
-
-    from robustdeq.cli.progress import saying
     from robustdeq.host.interrupts import stopping
     from robustdeq.report import make_report
 
@@ -151,13 +150,11 @@ def _arm(name: str, out: Path) -> list[Step]:
     return [Step(step.what, [*step.words, "--device", "cpu"]) for step in steps]
 
 
-def _run_all(arms: list[list[Step]], console: rich.console.Console) -> Step | None:
+def _run_all(arms: list[list[Step]], console: Console) -> Step | None:
     """Run the arms side by side, each on a core of its own; returns the step that failed, if one did.
 
     Processes that are still running at the end, however it comes, are told to save and stop.
     """
-    from robustdeq.cli.progress import saying
-
     try:
         with saying(console) as say:
             while arms:
@@ -182,7 +179,7 @@ def _run_all(arms: list[list[Step]], console: rich.console.Console) -> Step | No
     return None
 
 
-def _took(console: rich.console.Console, since: float, what: str) -> None:
+def _took(console: Console, since: float, what: str) -> None:
     console.print(f"{time.monotonic() - since:5.0f} s  {what}", style="dim")
 
 
@@ -209,12 +206,8 @@ def _end_with_parent() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _shown(table: robustdeq.report.tables.table.Table) -> rich.table.Table:
+def _shown(table: robustdeq.report.tables.table.Table) -> Table:
     """The rows of the report's first table that are about the grid, and the columns that fit a terminal."""
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
     head = list(table.head)
     images = head.index("images")
     most = max((row[images].text for row in table.rows), key=int)

@@ -1,6 +1,6 @@
 """Images in memory, as uint8: data sets, their splits, the order of batches, augmentation."""
 
-from robustdeq.data.augment import CropFlipDraws, RandomCropFlip
+from robustdeq.data.augment import RandomCropFlip
 from robustdeq.data.batches import batch_at, steps_per_epoch
 from robustdeq.data.cifar10 import download_cifar10, load_cifar10
 from robustdeq.data.dataset import Dataset, load_dataset
@@ -10,7 +10,6 @@ from robustdeq.data.folder import load_folder
 from robustdeq.data.images import Images
 
 __all__ = [
-    "CropFlipDraws",
     "DataError",
     "DataNotFoundError",
     "Dataset",

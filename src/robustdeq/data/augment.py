@@ -6,21 +6,8 @@ from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Int64
+from jaxtyping import Int64
 from torch import Tensor
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class CropFlipDraws:
-    """The random numbers of a batch: crop corner and flip of each image."""
-
-    top: Int64[Tensor, " B"]
-    left: Int64[Tensor, " B"]
-    mirrored: Bool[Tensor, " B"]
-
-    def __getitem__(self, which: slice) -> CropFlipDraws:
-        """The draws of some images; a process takes its share of a batch that was drawn for all."""
-        return CropFlipDraws(top=self.top[which], left=self.left[which], mirrored=self.mirrored[which])
 
 
 @dataclass(frozen=True)
@@ -41,28 +28,30 @@ class RandomCropFlip:
         """Augments a batch; returns the same tensor if both changes are switched off."""
         return self.apply(pixels, self.draw(len(pixels), generator))
 
-    def draw(self, count: int, generator: torch.Generator) -> CropFlipDraws:
-        """Draws crop corners in the padded image and flips; a change that is switched off draws nothing."""
+    def draw(self, count: int, generator: torch.Generator) -> Int64[Tensor, "B 3"]:
+        """Draws each image's crop corner in the padded image (top, left) and whether it is mirrored (0 or 1).
+
+        A change that is switched off draws nothing.
+        """
         device = generator.device
         corners = torch.full((2, count), self.padding, device=device)
         if self.padding:
             corners = torch.randint(2 * self.padding + 1, (2, count), generator=generator, device=device)
-        mirrored = torch.zeros(count, dtype=torch.bool, device=device)
+        mirrored = torch.zeros(count, dtype=torch.int64, device=device)
         if self.flip:
-            mirrored = torch.randint(2, (count,), generator=generator, device=device) == 1
-        return CropFlipDraws(top=corners[0], left=corners[1], mirrored=mirrored)
+            mirrored = torch.randint(2, (count,), generator=generator, device=device)
+        return torch.stack([*corners, mirrored], 1)
 
-    def apply(self, pixels: Tensor, draws: CropFlipDraws) -> Tensor:
+    def apply(self, pixels: Tensor, draws: Int64[Tensor, "B 3"]) -> Tensor:
         """Applies given draws to a batch (B, C, H, W)."""
-        if pixels.ndim != 4 or len(pixels) != len(draws.top):
-            raise ValueError(f"expected {len(draws.top)} images (B, C, H, W), got shape {tuple(pixels.shape)}")
+        if pixels.ndim != 4 or len(pixels) != len(draws):
+            raise ValueError(f"expected {len(draws)} images (B, C, H, W), got shape {tuple(pixels.shape)}")
         if not self.padding and not self.flip:
             return pixels
         device, (_, channels, height, width) = pixels.device, pixels.shape
         padded = F.pad(pixels, (self.padding,) * 4)
         row, column = torch.arange(height, device=device), torch.arange(width, device=device)
-        mirrored = draws.mirrored.to(device)[:, None]
-        rows = draws.top.to(device)[:, None] + row
-        columns = draws.left.to(device)[:, None] + torch.where(mirrored, width - 1 - column, column)
+        top, left, mirrored = draws.to(device).T[..., None]
+        rows, columns = top + row, left + torch.where(mirrored == 1, width - 1 - column, column)
         source = (rows[:, :, None] * padded.shape[3] + columns[:, None, :]).flatten(1)[:, None]
         return padded.flatten(2).gather(2, source.expand(-1, channels, -1)).view(pixels.shape)

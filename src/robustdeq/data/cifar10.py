@@ -41,7 +41,9 @@ def load_cifar10(root: str | Path | None = None, *, held_out: int = 1000) -> Spl
         held_out: Number of validation images, which leave the training set.
     """
     source = _find(Path(os.environ.get(ROOT_VARIABLE, "data") if root is None else root))
-    batches = {name: _read_batch(file, source / name) for name, file in _read_files(source)}
+    in_folder = ((name, (source / name).read_bytes()) for name in FILES)
+    files = in_folder if source.is_dir() else _read_archive(source)
+    batches = {name: _read_batch(file, source / name) for name, file in files}
     train = _images([batches[name] for name in TRAIN_FILES])
     check_held_out(held_out, len(train))
     split = len(train) - held_out
@@ -51,11 +53,7 @@ def load_cifar10(root: str | Path | None = None, *, held_out: int = 1000) -> Spl
 def download_cifar10(root: str | Path, *, url: str = URL, md5: str = MD5, progress: Progress | None = None) -> Path:
     """Downloads the official archive (170 MB) into the folder `root`, from where `load_cifar10(root)` reads it.
 
-    Args:
-        root: Folder, created if it does not exist.
-        url: Address of the archive, if not the authors' page.
-        md5: Checksum of the archive.
-        progress: Called with the bytes received and the total; by default a bar on standard error.
+    `progress` is called with the bytes received and the total; by default there is a bar on standard error.
     """
     return download(url, Path(root) / ARCHIVE, md5=md5, progress=progress)
 
@@ -82,15 +80,6 @@ def _find(root: Path) -> Path:
     )
 
 
-def _read_files(source: Path) -> Iterator[tuple[str, bytes]]:
-    """Names and contents of the six files."""
-    if source.is_dir():
-        for name in FILES:
-            yield name, (source / name).read_bytes()
-    else:
-        yield from _read_archive(source)
-
-
 def _read_archive(path: Path) -> Iterator[tuple[str, bytes]]:
     # Nothing is written to disk, so a member's path can do no harm; links and devices are not read.
     wanted = {f"{FOLDER}/{name}": name for name in FILES}
@@ -114,16 +103,13 @@ def _read_batch(file: bytes, where: Path) -> Batch:
         content = read_pickle(file)
     except pickle.UnpicklingError as error:
         raise DataError(f"{where} cannot be read as CIFAR-10: {error}. Get it again from {URL}") from error
-    data, labels = content.get("data"), content.get("labels")
+    data, labels = content.get("data"), content.get("labels", ())
     if not isinstance(data, np.ndarray) or data.ndim != 2 or data.shape[1] != 3 * 32 * 32:
         raise DataError(f"{where} holds no rows of 3x32x32 pixels: it is not a file of CIFAR-10")
-    if not isinstance(labels, list) or len(labels) != len(data) or not all(map(_is_label, labels)):
+    whole = isinstance(labels, list) and len(labels) == len(data)
+    if not whole or not all(type(k) is int and 0 <= k < len(CLASSES) for k in labels):
         raise DataError(f"{where} does not hold a label 0..{len(CLASSES) - 1} for each of its {len(data)} images")
     return data, np.array(labels, dtype=np.int64)
-
-
-def _is_label(value: object) -> bool:
-    return type(value) is int and 0 <= value < len(CLASSES)
 
 
 def _images(batches: list[Batch]) -> Images:

@@ -48,11 +48,9 @@ class Dataset:
 def load_dataset(name: str, root: str | Path | None = None, *, held_out: int | None = None, **options: Any) -> Dataset:
     """Loads a data set into memory: "cifar10", "digits" (embedded) or "folder" (your own images).
 
-    Args:
-        name: cifar10, digits or folder.
-        root: Folder of the files, if the data set has files; see `load_cifar10` and `load_folder`.
-        held_out: Number of training images that become validation images; by default the data set's own choice.
-        options: Further options of the data set, e.g. size=32 for "folder".
+    `root` is the folder of its files, if it has any; see `load_cifar10` and `load_folder`. `held_out` training images
+    become validation images, by default as many as the data set itself chooses. Further options are those of the data
+    set, e.g. size=32 for "folder".
     """
     loader = _LOADERS.get(name)
     if loader is None:

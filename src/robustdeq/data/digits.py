@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from robustdeq.data.images import Images, Splits
-from robustdeq.data.split import check_held_out, stratified_split
+from robustdeq.data.split import stratified_split
 
 TEST_IMAGES = 397
 """Of 1,797 images; 1,400 are left for training and validation."""
@@ -16,11 +16,9 @@ SEED = 0
 
 
 def load_digits(root: str | Path | None = None, *, held_out: int = 200) -> Splits:
-    """1,200 training, 200 validation and 397 test images, split by class and always in the same way.
+    """1,200 training, 200 validation (`held_out`) and 397 test images, split by class and always in the same way.
 
-    Args:
-        root: Not used: the images come with scikit-learn.
-        held_out: Number of validation images, taken from the 1,400 that are not test images.
+    `root` is not used: the images come with scikit-learn.
     """
     from sklearn.datasets import load_digits as embedded  # slow to import, and not needed for other data
 
@@ -32,6 +30,5 @@ def load_digits(root: str | Path | None = None, *, held_out: int = 200) -> Split
         classes=tuple(map(str, digits.target_names)),
     )
     pool, test = stratified_split(everything.labels, TEST_IMAGES, seed=SEED)
-    check_held_out(held_out, len(pool))
     train, validation = stratified_split(everything.labels[pool], held_out, seed=SEED + 1)
     return everything.subset(pool[train]), everything.subset(pool[validation]), everything.subset(test)

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from http.client import HTTPException, HTTPResponse
 from pathlib import Path
-from typing import BinaryIO
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -23,14 +22,9 @@ CHUNK = 1 << 20
 def download(url: str, target: Path, *, md5: str, progress: Progress | None = None, timeout: float = 30.0) -> Path:
     """Download `url` to `target`, unless the file is there already; one process at a time.
 
-    If the connection breaks, what has arrived stays in `<target>.part`, and the next call resumes from there.
-
-    Args:
-        url: Address of the file.
-        target: Path to put the file at.
-        md5: Checksum of the file; a file with another one is deleted.
-        progress: Called as data arrive; by default a bar on standard error.
-        timeout: Seconds without an answer before giving up.
+    If the connection breaks, or no data arrive for `timeout` seconds, what has arrived stays in `<target>.part`, and
+    the next call resumes from there. A file with another checksum is deleted. Without `progress`, a bar is shown on
+    standard error.
     """
     if target.is_file() and _md5(target) == md5:
         return target
@@ -73,17 +67,12 @@ def _fetch(url: str, part: Path, progress: Progress, timeout: float) -> None:
         length = response.headers.get("Content-Length")
         total = have + int(length) if length else None
         with open(part, "ab" if resumed else "wb") as file:
-            have = _copy(response, file, have, total, progress)
+            while chunk := response.read(CHUNK):
+                file.write(chunk)
+                have += len(chunk)
+                progress(have, total)
     if total is not None and have < total:
         raise OSError(f"the connection ended after {have:,} of {total:,} bytes")
-
-
-def _copy(source: HTTPResponse, file: BinaryIO, have: int, total: int | None, progress: Progress) -> int:
-    while chunk := source.read(CHUNK):
-        file.write(chunk)
-        have += len(chunk)
-        progress(have, total)
-    return have
 
 
 def _md5(path: Path) -> str:

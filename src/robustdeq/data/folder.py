@@ -12,7 +12,7 @@ from PIL import Image
 from robustdeq.data.errors import DataError, DataNotFoundError
 from robustdeq.data.images import Images, Splits
 from robustdeq.data.photos import eight_bits, open_upright
-from robustdeq.data.split import check_held_out, stratified_split
+from robustdeq.data.split import stratified_split
 
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"})
 SEED = 0
@@ -46,34 +46,30 @@ def load_folder(
     folder = Path(root)
     classes = _classes(folder, "train")
     files = {part: _files(folder, part, classes) for part in ("train", "test")}
-    own = (folder / "validation").is_dir()
-    if own:
+    if (folder / "validation").is_dir():
         files["validation"] = _files(folder, "validation", classes)
         if held_out is not None:
             raise ValueError(f"{folder} has its own validation images: held_out={held_out} would not be used")
     if wanted is None:
         first = open_upright(files["train"][0][0])
         wanted = (first.height, first.width)
-    resize = size is not None
-    parts = {part: _read(found, classes, wanted, channels, resize=resize) for part, found in files.items()}
-    if own:
-        return parts["train"], parts["validation"], parts["test"]
-    train = parts["train"]
+    parts = {part: _read(found, classes, wanted, channels, resize=size is not None) for part, found in files.items()}
+    train, test = parts["train"], parts["test"]
+    if "validation" in parts:
+        return train, parts["validation"], test
     count = max(1, len(train) // 10) if held_out is None else held_out
-    check_held_out(count, len(train))
     kept, chosen = stratified_split(train.labels, count, seed=SEED)
-    return train.subset(kept), train.subset(chosen), parts["test"]
+    return train.subset(kept), train.subset(chosen), test
 
 
 def _classes(root: Path, part: str) -> tuple[str, ...]:
-    folder = root / part
-    names = [p.name for p in folder.iterdir() if p.is_dir() and _visible(p)] if folder.is_dir() else []
+    names = sorted(p.name for p in (root / part).glob("[!.]*") if p.is_dir())
     if not names:
         raise DataNotFoundError(
-            f"no images at {folder}: expected one folder per class in {root / 'train'} and {root / 'test'}, "
+            f"no images at {root / part}: expected one folder per class in {root / 'train'} and {root / 'test'}, "
             f"such as {root / 'train' / 'cat' / '1.png'}"
         )
-    return tuple(sorted(names))
+    return tuple(names)
 
 
 def _files(root: Path, part: str, classes: tuple[str, ...]) -> list[tuple[Path, int]]:
@@ -84,7 +80,7 @@ def _files(root: Path, part: str, classes: tuple[str, ...]) -> list[tuple[Path, 
     found: list[tuple[Path, int]] = []
     for label, name in enumerate(classes):
         folder = root / part / name
-        images = sorted(p for p in folder.glob("*") if p.suffix.lower() in SUFFIXES and _visible(p))
+        images = sorted(p for p in folder.glob("[!.]*") if p.suffix.lower() in SUFFIXES)
         if not images and folder.is_dir():
             raise DataNotFoundError(f"{folder} holds no images ({' '.join(sorted(SUFFIXES))})")
         found += [(path, label) for path in images]
@@ -107,11 +103,7 @@ def _read(
             )
         row[:] = np.asarray(plain).reshape(*size, channels)
     labels = torch.tensor([label for _, label in files], dtype=torch.int64)
-    return Images(
-        pixels=torch.from_numpy(pixels).permute(0, 3, 1, 2).contiguous(),
-        labels=labels,
-        classes=classes,
-    )
+    return Images(pixels=torch.from_numpy(pixels).permute(0, 3, 1, 2).contiguous(), labels=labels, classes=classes)
 
 
 def _convert(image: Image.Image, channels: int, path: Path) -> Image.Image:
@@ -119,7 +111,3 @@ def _convert(image: Image.Image, channels: int, path: Path) -> Image.Image:
     if image.mode == "P":
         image = image.convert("RGBA")  # keeps Pillow from warning about palettes with transparency
     return image.convert("L" if channels == 1 else "RGB")
-
-
-def _visible(path: Path) -> bool:
-    return not path.name.startswith(".")

@@ -56,26 +56,13 @@ class Images:
 
     def subset(self, which: slice | Tensor | Sequence[int]) -> Images:
         """Some of the images, in the order of the indices; a slice shares memory, indices copy."""
-        index = which if isinstance(which, slice) else self._index(which)
-        return replace(self, pixels=self.pixels[index], labels=self.labels[index])
+        return replace(self, pixels=self.pixels[which], labels=self.labels[which])
 
     def pixels01(
-        self, which: slice | Tensor | Sequence[int] | None = None, dtype: torch.dtype = torch.float32
+        self, which: slice | Tensor | Sequence[int] = slice(None), dtype: torch.dtype = torch.float32
     ) -> Float[Tensor, "n C H W"]:
         """Pixels of all or some images as floats in [0, 1]: value / 255."""
-        if which is None:
-            return self.pixels.to(dtype) / 255
-        index = which if isinstance(which, slice) else self._index(which)
-        return self.pixels[index].to(dtype) / 255
-
-    def _index(self, which: Tensor | Sequence[int]) -> Tensor:
-        index = which if isinstance(which, Tensor) else torch.tensor(which, dtype=torch.int64)
-        if index.ndim != 1 or index.dtype == torch.uint8 or index.is_floating_point():
-            raise TypeError(
-                f"expected a list of indices or a mask, got {index.dtype} of shape {tuple(index.shape)}; "
-                "a single image is images.subset(slice(i, i + 1))"
-            )
-        return index.to(self.pixels.device)
+        return self.pixels[which].to(dtype) / 255
 
 
 Splits = tuple[Images, Images, Images]

@@ -31,11 +31,7 @@ def read_photo(path: str | Path, image_shape: tuple[int, int, int]) -> Photo:
 
     The first frame is turned as its EXIF orientation says, laid over white where it is transparent, and converted to
     the model's colours. If its proportions differ from the model's, the largest centred part is cut out; if its size
-    differs, it is resized with antialiasing.
-
-    Args:
-        path: Image file.
-        image_shape: (C, H, W), C being 1 or 3.
+    differs, it is resized with antialiasing. `image_shape` is (C, H, W), C being 1 or 3.
     """
     channels, height, width = image_shape
     if channels not in (1, 3):

@@ -82,8 +82,6 @@ def read_pickle(data: bytes) -> dict[str, Any]:
         raise pickle.UnpicklingError(f"{type(error).__name__}: {error}") from error
     if not isinstance(content, dict):
         raise pickle.UnpicklingError(f"it holds a {type(content).__name__}, not a dictionary")
-    return {_text(key): value.values if isinstance(value, _Array) else value for key, value in content.items()}
-
-
-def _text(key: object) -> str:
-    return key.decode("latin1") if isinstance(key, bytes) else str(key)
+    texts = [key.decode("latin1") if isinstance(key, bytes) else str(key) for key in content]
+    values = [value.values if isinstance(value, _Array) else value for value in content.values()]
+    return dict(zip(texts, values, strict=True))

@@ -11,12 +11,8 @@ def differences(
 ) -> list[str]:
     """One line for each entry in which two nested JSON objects differ; an entry that is missing counts as None.
 
-    Args:
-        stored: Configuration of the work that is stored.
-        wanted: Configuration that is asked for.
-        where: What holds the stored one, such as "the store", for the message.
-        free: Dotted names of entries that may differ.
-        prefix: Dotted name of what is compared, such as "attacks.pgd.".
+    `where` says in the message what holds the stored object, such as "the store". Entries whose dotted names are `free`
+    may differ. The names begin with `prefix`, such as "attacks.pgd.".
     """
     lines = []
     for key in sorted(stored.keys() | wanted.keys()):

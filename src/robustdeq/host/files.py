@@ -108,9 +108,8 @@ def _sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def remove_stale(folder: Path) -> list[Path]:
+def remove_stale(folder: Path) -> None:
     """Removes temporary files of this host's dead processes, and those of other hosts once they are a day old."""
-    removed = []
     walked = os.walk(folder)  # unlike glob, it tolerates folders that vanish meanwhile
     for path in (Path(where) / name for where, _, names in walked for name in fnmatch.filter(names, ".*.tmp")):
         host, _, pid = path.name.removesuffix(".tmp").rpartition(".")
@@ -121,17 +120,13 @@ def remove_stale(folder: Path) -> list[Path]:
             continue
         if stale:
             path.unlink(missing_ok=True)
-            removed.append(path)
-    return removed
 
 
 def _alive(pid: int) -> bool:
-    if pid == os.getpid():
-        return False  # this process has not written yet: an earlier one had the same id
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
     except PermissionError:
-        return True
-    return True
+        pass
+    return pid != os.getpid()  # this process has not written yet: an earlier one had the same id

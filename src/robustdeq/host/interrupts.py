@@ -58,33 +58,24 @@ def stopping(stored: Callable[[], str]) -> Iterator[None]:
             raise Interrupted(int(caught.args[0]), stored()) from None
 
 
-class StopSignals:
-    """Inside `with`, signals are only remembered, until the step in hand is done and saved.
+@contextmanager
+def remembering() -> Iterator[list[int]]:
+    """Inside, signals are only appended to the yielded list, until the step in hand is done and saved.
 
     A second SIGINT acts at once: Ctrl-C is pressed again by a person who will not wait. But programs repeat signals
     too: a terminal, `timeout` or a scheduler signals a whole process group, and torchrun sends on what it receives.
     Therefore a SIGINT within a second of the first one is the same one, and SIGTERM never acts at once.
     """
+    received: list[int] = []
+    first: list[float] = []
 
-    def __init__(self) -> None:
-        self.received = 0
-        """Number of the first signal; 0 if there was none."""
-        self._first: float | None = None
+    def remember(number: int, frame: FrameType | None) -> None:
+        received.append(number)
+        if number == signal.SIGINT:
+            first.append(time.monotonic())
+            if first[-1] - first[0] >= SAME:
+                signal.signal(number, before.pop(number))
+                signal.raise_signal(number)
 
-    def __enter__(self) -> StopSignals:
-        self._context = _handling(self._remember)
-        self._before = self._context.__enter__()
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self._context.__exit__(*error)
-
-    def _remember(self, number: int, frame: FrameType | None) -> None:
-        self.received = self.received or number
-        if number != signal.SIGINT:
-            return
-        now = time.monotonic()
-        self._first = now if self._first is None else self._first
-        if now - self._first >= SAME:
-            signal.signal(number, self._before.pop(number))
-            signal.raise_signal(number)
+    with _handling(remember) as before:
+        yield received

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from lightning_fabric import Fabric
+from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]
 
 
 def launch(device: str, precision: Any = "32-true") -> Fabric:
@@ -34,18 +35,13 @@ def _join_this_attempt(fabric: Fabric, world: int) -> None:
     torchrun keeps one store over all restarts. Without a prefix, a restarted worker that is early reads the address of
     a peer that died in the attempt before, and gives up on it.
     """
-    store = dist.TCPStore(  # type: ignore[attr-defined]
-        os.environ["MASTER_ADDR"],
-        int(os.environ["MASTER_PORT"]),
-        world,
-        is_master=False,
-    )
+    store = TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), world, is_master=False)
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     if fabric.device.type == "cuda":
         torch.cuda.set_device(fabric.device)
     dist.init_process_group(
         "nccl" if fabric.device.type == "cuda" else "gloo",
-        store=dist.PrefixStore(f"attempt {attempt}", store),  # type: ignore[attr-defined]
+        store=PrefixStore(f"attempt {attempt}", store),
         rank=int(os.environ["RANK"]),
         world_size=world,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import subprocess
 from importlib.metadata import version
 from pathlib import Path
@@ -28,11 +29,8 @@ def provenance(world_size: int = 1) -> dict[str, Any]:
 def processor() -> str:
     """Name of the CPU and number of its cores."""
     info = Path("/proc/cpuinfo")
-    if info.exists():
-        for line in info.read_text().splitlines():
-            if line.startswith("model name"):
-                return f"{line.split(':', 1)[1].strip()}, {os.cpu_count()} cores"
-    return f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores"
+    found = re.search(r"^model name\s*: *(.*\S)", info.read_text(), re.M) if info.exists() else None
+    return f"{found[1] if found else platform.processor() or platform.machine()}, {os.cpu_count()} cores"
 
 
 def commit() -> str | None:

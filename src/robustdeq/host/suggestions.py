@@ -6,13 +6,9 @@ from collections.abc import Iterable
 
 
 def did_you_mean(word: str, known: Iterable[str], otherwise: str | None = None, *, quoted: bool = False) -> str:
-    """The end of an error message: the known names closest to `word`, or `otherwise` if none is close.
+    """The end of an error message: the known names closest to `word`.
 
-    Args:
-        word: The name that is not known.
-        known: The names that are.
-        otherwise: What to say if no name is close; by default all known names are listed.
-        quoted: Whether the suggested names stand in quotes.
+    If none is close, it is `otherwise`, by default the list of all known names.
     """
     from difflib import get_close_matches  # needed only once something is wrong
 

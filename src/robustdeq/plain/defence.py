@@ -11,7 +11,7 @@ from torch import Tensor
 
 from robustdeq.models import MDEQ
 from robustdeq.plain.mdeq import CountedDynamics
-from robustdeq.plain.solver import Factors, times, transposed_times
+from robustdeq.plain.solver import Factors, factor, times
 
 Dynamics = Callable[[Tensor], Tensor]
 
@@ -34,15 +34,30 @@ class PlainDefence:
     """Of f, in full."""
 
 
-class Counted:
-    """f(.; x) of any x, with one count of all evaluations."""
+class Recorder:
+    """Collects a defended pass of the images `received`; `f_of(x)` is f(.; x), `head` reads flat states."""
 
-    def __init__(self, f_of: Callable[[Tensor], Dynamics]) -> None:
-        self.f_of = f_of
+    def __init__(
+        self,
+        f_of: Callable[[Tensor], Dynamics],
+        head: Callable[[Tensor], Tensor],
+        received: Tensor,
+        *,
+        steps: int,
+        direction: str,
+        step_size: float = 2 / 255,
+        radius: float = 8 / 255,
+    ) -> None:
+        self.f_of, self.head, self.received = f_of, head, received
+        self.steps, self.direction, self.step_size, self.radius = steps, direction, step_size, radius
+        self.states: list[Tensor] = []
+        self.residuals: list[Tensor] = []
+        self.inputs: list[Tensor] = []
+        self.entropies: list[Tensor] = []
         self.evaluations = 0
 
-    def __call__(self, x: Tensor) -> Dynamics:
-        """f(.; x)."""
+    def f(self, x: Tensor) -> Dynamics:
+        """The dynamics at these images; every evaluation is counted."""
         f = self.f_of(x)
 
         def counted(z: Tensor) -> Tensor:
@@ -51,6 +66,34 @@ class Counted:
 
         return counted
 
+    def purify(self, z: Tensor, x_hat: Tensor) -> Tensor:
+        """R times x^ <- Proj(x^ - beta direction(grad H(h(f(z; x^)))))."""
+        entropies = []
+        for _ in range(self.steps):
+            with torch.enable_grad():
+                x_hat = x_hat.detach().requires_grad_()
+                h = entropy(self.head(self.f(x_hat)(z)))
+                (gradient,) = torch.autograd.grad(h.sum(), x_hat)
+            entropies.append(h.detach())
+            x_hat = x_hat.detach() - self.step_size * (gradient.sign() if self.direction == "sign" else gradient)
+            x_hat = torch.min(torch.max(x_hat, self.received - self.radius), self.received + self.radius).clamp(0, 1)
+        if self.steps > 0:
+            self.inputs.append(x_hat)
+            self.entropies.append(torch.stack(entropies))
+        return x_hat
+
+    def result(self, value: Tensor) -> PlainDefence:
+        """All that was collected."""
+        x = self.received
+        return PlainDefence(
+            states=torch.stack(self.states),
+            residuals=torch.stack(self.residuals)[..., 0],
+            value=value,
+            inputs=torch.stack(self.inputs) if self.inputs else x.new_empty(0, *x.shape),
+            entropies=torch.stack(self.entropies) if self.entropies else x.new_empty(0, 0, len(x)),
+            evaluations=self.evaluations,
+        )
+
 
 def relative(g: Tensor, z: Tensor) -> Tensor:
     """(B, 1): ||g|| / (||g + z|| + 1e-9), infinite where it is not finite."""
@@ -58,43 +101,10 @@ def relative(g: Tensor, z: Tensor) -> Tensor:
     return torch.where(torch.isfinite(residual), residual, torch.inf)
 
 
-def factor(factors: Factors, dz: Tensor, dg: Tensor) -> tuple[Tensor, Tensor]:
-    """Broyden's next (u, v)."""
-    v = transposed_times(factors, dz)
-    u = (dz - times(factors, dg)) / (v * dg).sum(1, keepdim=True)
-    return torch.where(torch.isfinite(u), u, 0.0), v
-
-
 def entropy(logits: Tensor) -> Tensor:
     """(B,): H in nats."""
     log_p = torch.log_softmax(logits, dim=1)
     return -(log_p.exp() * log_p).sum(1)
-
-
-def purify(
-    f_of: Callable[[Tensor], Dynamics],
-    head: Callable[[Tensor], Tensor],
-    z: Tensor,
-    x_hat: Tensor,
-    received: Tensor,
-    *,
-    steps: int,
-    step_size: float,
-    radius: float,
-    direction: str,
-) -> tuple[Tensor, list[Tensor]]:
-    """R times x^ <- Proj(x^ - beta direction(grad H(h(f(z; x^))))); and H before each."""
-    entropies = []
-    for _ in range(steps):
-        with torch.enable_grad():
-            x_hat = x_hat.detach().requires_grad_()
-            h = entropy(head(f_of(x_hat)(z)))
-            (gradient,) = torch.autograd.grad(h.sum(), x_hat)
-        entropies.append(h.detach())
-        move = gradient.sign() if direction == "sign" else gradient
-        x_hat = x_hat.detach() - step_size * move
-        x_hat = torch.min(torch.max(x_hat, received - radius), received + radius).clamp(0, 1)
-    return x_hat.detach(), entropies
 
 
 def entropy_reduction(
@@ -107,24 +117,19 @@ def entropy_reduction(
     tol: float = 1e-3,
     every: int = 2,
     steps: int = 10,
-    step_size: float = 2 / 255,
-    radius: float = 8 / 255,
     direction: str = "gradient",
     judge_last: bool = True,
+    **sizes: float,
 ) -> PlainDefence:
     """Algorithm 1 with Broyden's method, each sample by itself, from z^[0] = `z0` (B, D).
 
     Costs 1 + N evaluations of f, and R + 1 more per intervention; one less without `judge_last`, when the last residual
-    is NaN and `value` is the last iterate. `f_of(x)` is f(.; x), `head` reads flat states.
+    is NaN and `value` is the last iterate. `f_of` and `head` are as of `Recorder`, and so are the `sizes`.
     """
-    counted = Counted(f_of)
-    settings: dict[str, Any] = {"steps": steps, "step_size": step_size, "radius": radius, "direction": direction}
-    states: list[Tensor] = []
-    residuals: list[Tensor] = []
-    inputs: list[Tensor] = []
-    entropies: list[Tensor] = []
+    run = Recorder(f_of, head, x, steps=steps, direction=direction, **sizes)
+    states, residuals = run.states, run.residuals
     with torch.no_grad():
-        f, x_hat, z = counted(x), x, z0
+        f, x_hat, z = run.f(x), x, z0
         g = f(z) - z
         factors: Factors = []
         active = torch.ones(len(z), 1, dtype=torch.bool, device=z.device)
@@ -134,10 +139,8 @@ def entropy_reduction(
         for t in range(max_steps):
             if (t + 1) % every == 0 and steps > 0:
                 z_next = torch.where(active, z - times(factors, g), z)
-                x_hat, before = purify(counted, head, z_next, x_hat, x, **settings)
-                inputs.append(x_hat)
-                entropies.append(torch.stack(before))
-                f = counted(x_hat)
+                x_hat = run.purify(z_next, x_hat)
+                f = run.f(x_hat)
                 g = f(z) - z
                 residual = relative(g, z)
                 woken = converged & (residual >= tol) & torch.isfinite(residual)
@@ -161,7 +164,7 @@ def entropy_reduction(
             stopped = (residual < tol) | (residual > 1e3 * first) | torch.isinf(residual)
             factors.append(factor(factors, z_new - z, g_new - g))
             z, g, active = z_new, g_new, active & ~stopped
-    return _collect(states, residuals, value, inputs, entropies, x, counted)
+    return run.result(value)
 
 
 def released_entropy_reduction(
@@ -174,28 +177,23 @@ def released_entropy_reduction(
     tol: float = 1e-3,
     every: int = 2,
     steps: int = 10,
-    step_size: float = 2 / 255,
-    radius: float = 8 / 255,
     direction: str = "sign",
+    **sizes: float,
 ) -> PlainDefence:
     """The released variant, each sample by its own residual: N / T_f restarted segments, the history corrected between.
 
     `value` is the last segment's lowest-residual iterate, `residuals` are per segment, one after the other.
     """
-    counted = Counted(f_of)
-    settings: dict[str, Any] = {"steps": steps, "step_size": step_size, "radius": radius, "direction": direction}
-    states: list[Tensor] = []
-    residuals: list[Tensor] = []
-    inputs: list[Tensor] = []
-    entropies: list[Tensor] = []
+    run = Recorder(f_of, head, x, steps=steps, direction=direction, **sizes)
+    states, residuals = run.states, run.residuals
     with torch.no_grad():
-        f, x_hat, z = counted(x), x, z0
+        f, x_hat, z = run.f(x), x, z0
         g = f(z) - z
         handed: Factors = []
         for segment in range(max_steps // every):
             trace: list[Tensor] = []
             iterates: list[Tensor] = []
-            factors: list[tuple[Tensor, Tensor]] = []
+            factors: Factors = []
             active = torch.ones(len(z), 1, dtype=torch.bool, device=z.device)
             dz, dg = torch.zeros_like(z), torch.zeros_like(g)
             for s in range(every):
@@ -215,15 +213,12 @@ def released_entropy_reduction(
             residuals += trace
             choice = torch.stack(trace)[..., 0].argmin(0)
             last_g, z = g, torch.stack(iterates)[choice, torch.arange(len(x), device=x.device)]
-            x_hat, before = purify(counted, head, z, x_hat, x, **settings)
-            if steps > 0:
-                inputs.append(x_hat)
-                entropies.append(torch.stack(before))
+            x_hat = run.purify(z, x_hat)
             if segment < max_steps // every - 1:
-                f = counted(x_hat)
+                f = run.f(x_hat)
                 g = f(z) - z
                 handed = [*factors, factor(factors, dz, dg + g - last_g)]
-    return _collect(states, residuals, z, inputs, entropies, x, counted)
+    return run.result(z)
 
 
 def defended_mdeq(
@@ -243,22 +238,3 @@ def defended_mdeq(
     run = defend(f_of, head, received.zero(), x, max_steps=max_steps, tol=tol, **settings)
     with torch.no_grad():
         return head(run.states[-1]), run
-
-
-def _collect(
-    states: list[Tensor],
-    residuals: list[Tensor],
-    value: Tensor,
-    inputs: list[Tensor],
-    entropies: list[Tensor],
-    x: Tensor,
-    counted: Counted,
-) -> PlainDefence:
-    return PlainDefence(
-        states=torch.stack(states),
-        residuals=torch.stack(residuals)[..., 0],
-        value=value,
-        inputs=torch.stack(inputs) if inputs else x.new_empty(0, *x.shape),
-        entropies=torch.stack(entropies) if entropies else x.new_empty(0, 0, len(x)),
-        evaluations=counted.evaluations,
-    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Sequence
 
 import torch
@@ -22,6 +23,8 @@ class CountedDynamics:
         self.u = u
         self.masks = masks
         self.evaluations = 0
+        height, width = u.shape[2:]
+        self.shapes = [(c, height >> i, width >> i) for i, c in enumerate(model.config.channels)]
 
     def __call__(self, z: Tensor) -> Tensor:
         """f(z; u), flat."""
@@ -30,18 +33,12 @@ class CountedDynamics:
 
     def split(self, z: Tensor) -> list[Tensor]:
         """The flat state as one map per scale."""
-        maps, start = [], 0
-        for i, c in enumerate(self.model.config.channels):
-            h, w = self.u.shape[2] >> i, self.u.shape[3] >> i
-            maps.append(z[:, start : start + c * h * w].reshape(-1, c, h, w))
-            start += c * h * w
-        return maps
+        parts = z.split([math.prod(shape) for shape in self.shapes], dim=1)
+        return [part.reshape(-1, *shape) for part, shape in zip(parts, self.shapes, strict=True)]
 
     def zero(self) -> Tensor:
         """z^[0]."""
-        scales = enumerate(self.model.config.channels)
-        size = sum(c * (self.u.shape[2] >> i) * (self.u.shape[3] >> i) for i, c in scales)
-        return torch.zeros(len(self.u), size, dtype=self.u.dtype, device=self.u.device)
+        return self.u.new_zeros(len(self.u), sum(map(math.prod, self.shapes)))
 
 
 def evaluate(model: MDEQ, z: list[Tensor], u: Tensor, masks: Sequence[Tensor] | None = None) -> list[Tensor]:
@@ -94,15 +91,9 @@ def solve(f: CountedDynamics, *, max_steps: int = 8, tol: float = 1e-3) -> Plain
 
 
 def predict(
-    model: MDEQ,
-    x: Tensor,
-    *,
-    max_steps: int = 8,
-    steps: int = 5,
-    damping: float = 0.5,
-    masks: Sequence[Tensor] | None = None,
+    model: MDEQ, x: Tensor, *, max_steps: int = 8, steps: int = 5, masks: Sequence[Tensor] | None = None
 ) -> tuple[Tensor, CountedDynamics]:
     """Logits of the phantom-unrolled lowest-residual iterate, differentiable, and the f that counted its calls."""
     f = CountedDynamics(model, model.encoder(x), masks)
-    y = unroll(f, solve(f, max_steps=max_steps).value, steps, damping)
+    y = unroll(f, solve(f, max_steps=max_steps).value, steps, 0.5)
     return model.head(f.split(y)), f

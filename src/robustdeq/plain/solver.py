@@ -35,12 +35,11 @@ def times(factors: Factors, x: Tensor) -> Tensor:
     return result
 
 
-def transposed_times(factors: Factors, x: Tensor) -> Tensor:
-    """B^T x."""
-    result = -x
-    for u, v in factors:
-        result = result + v * (u * x).sum(1, keepdim=True)
-    return result
+def factor(factors: Factors, dz: Tensor, dg: Tensor) -> tuple[Tensor, Tensor]:
+    """Broyden's next (u, v), with v = B^T dz."""
+    v = times([(v, u) for u, v in factors], dz)
+    u = (dz - times(factors, dg)) / (v * dg).sum(1, keepdim=True)
+    return torch.where(torch.isfinite(u), u, 0.0), v
 
 
 def broyden(f: Callable[[Tensor], Tensor], z0: Tensor, *, max_steps: int = 8, tol: float = 1e-3) -> PlainSolution:
@@ -60,10 +59,7 @@ def broyden(f: Callable[[Tensor], Tensor], z0: Tensor, *, max_steps: int = 8, to
         residuals.append(residual)
         stop = (residual < tol) | (residual > 1e3 * residuals[0]) | ~torch.isfinite(residual)
         active = active & ~stop
-        dz, dg = z_new - z, g_new - g
-        v = transposed_times(factors, dz)
-        u = (dz - times(factors, dg)) / (v * dg).sum(1, keepdim=True)
-        factors.append((torch.where(torch.isfinite(u), u, 0.0), v))
+        factors.append(factor(factors, z_new - z, g_new - g))
         z, g = z_new, g_new
         step = -times(factors, g)
     trace = torch.stack(residuals)[..., 0]

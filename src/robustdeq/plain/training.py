@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -77,20 +78,16 @@ class CarriedPair:
 
 
 def kl(logits: Tensor, reference: Tensor) -> Tensor:
-    """KL(softmax(reference) || softmax(logits)), summed over classes, mean over images."""
+    """KL(softmax(reference) || softmax(logits)) of each image."""
     p = F.softmax(reference, dim=1)
-    return (p * (F.log_softmax(reference, dim=1) - F.log_softmax(logits, dim=1))).sum(1).mean()
+    return (p * (F.log_softmax(reference, dim=1) - F.log_softmax(logits, dim=1))).sum(1)
 
 
-def summed_kl(logits: Tensor, reference: Tensor) -> Tensor:
-    """The KL divergence summed over images."""
-    return len(logits) * kl(logits, reference)
-
-
-def pgd_at_images(
+def climb(
     model: MDEQ,
     x: Tensor,
-    y: Tensor,
+    start: Tensor,
+    loss_at: Callable[[int], Callable[[Tensor], Tensor]],
     draws: Draws,
     *,
     eps: float,
@@ -99,58 +96,43 @@ def pgd_at_images(
     random: str | None,
     carried: CarriedPair | None = None,
 ) -> Tensor:
-    """Uniform start, sign steps up the cross-entropy, in eval mode; solved from 0 at every step, or carried."""
+    """Sign steps up a loss of the logits, summed over images, in eval mode; solved from 0 at every step, or carried."""
     training = model.training
     model.eval()
+    x_adv = start
+    for k in range(steps):
+        x_adv, loss = x_adv.detach().requires_grad_(), loss_at(k)
+        if carried is None:
+            logits, _, _ = forward(model, x_adv, draws, f"attack.{k}", random=random)
+            (gradient,) = torch.autograd.grad(loss(logits), x_adv)
+        else:
+            gradient = carried.gradient(model, x_adv, loss, draws, random=random)
+        x_adv = x_adv + step_size * gradient.sign()
+        x_adv = torch.min(torch.max(x_adv, x - eps), x + eps).clamp(0, 1)
+    model.train(training)
+    return x_adv.detach()
+
+
+def pgd_at_images(model: MDEQ, x: Tensor, y: Tensor, draws: Draws, *, eps: float, **settings: Any) -> Tensor:
+    """Uniform start, up the cross-entropy; the settings are those of `climb`."""
     offset = draws.per_image(
         "start", x, lambda like, g: (2 * torch.rand(like.shape, dtype=like.dtype, generator=g) - 1) * eps
     )
-    x_adv = (x + offset).clamp(0, 1)
-    for k in range(steps):
-        x_adv = x_adv.detach().requires_grad_()
-        if carried is None:
-            logits, _, _ = forward(model, x_adv, draws, f"attack.{k}", random=random)
-            (gradient,) = torch.autograd.grad(F.cross_entropy(logits, y), x_adv)
-        else:
-            gradient = carried.gradient(
-                model, x_adv, lambda logits: F.cross_entropy(logits, y, reduction="sum"), draws, random=random
-            )
-        x_adv = x_adv + step_size * gradient.sign()
-        x_adv = torch.min(torch.max(x_adv, x - eps), x + eps).clamp(0, 1)
-    model.train(training)
-    return x_adv.detach()
+    loss = partial(F.cross_entropy, target=y, reduction="sum")
+    return climb(model, x, (x + offset).clamp(0, 1), lambda k: loss, draws, eps=eps, **settings)
 
 
 def trades_images(
-    model: MDEQ,
-    x: Tensor,
-    draws: Draws,
-    *,
-    eps: float,
-    steps: int,
-    step_size: float,
-    random: str | None,
-    redrawn: bool = False,
-    carried: CarriedPair | None = None,
+    model: MDEQ, x: Tensor, draws: Draws, *, random: str | None, redrawn: bool = False, **settings: Any
 ) -> Tensor:
-    """Gaussian start, sign steps up the KL divergence from the clean logits, which are computed at every step."""
-    training = model.training
-    model.eval()
-    x_adv = x + 0.001 * draws.normal("start", x)
-    for k in range(steps):
-        x_adv = x_adv.detach().requires_grad_()
+    """Gaussian start, up the KL divergence from the clean logits, which are computed at every step."""
+
+    def divergence(k: int) -> Callable[[Tensor], Tensor]:
         name = f"target.{k}" if redrawn and random is not None else "target"
-        clean, _, _ = forward(model, x, draws, name, random=random)
-        if carried is None:
-            adversarial, _, _ = forward(model, x_adv, draws, f"attack.{k}", random=random)
-            (gradient,) = torch.autograd.grad(kl(adversarial, clean), x_adv)
-        else:
-            divergence = partial(summed_kl, reference=clean.detach())
-            gradient = carried.gradient(model, x_adv, divergence, draws, random=random)
-        x_adv = x_adv + step_size * gradient.sign()
-        x_adv = torch.min(torch.max(x_adv, x - eps), x + eps).clamp(0, 1)
-    model.train(training)
-    return x_adv.detach()
+        clean = forward(model, x, draws, name, random=random)[0].detach()
+        return lambda logits: kl(logits, clean).sum()
+
+    return climb(model, x, x + 0.001 * draws.normal("start", x), divergence, draws, random=random, **settings)
 
 
 def pgd_at_loss(
@@ -180,7 +162,7 @@ def trades_loss(
     steps = 8 if jacobian is None else 8 + draws.integer("depth.jitter", -2, 1)
     clean, f, z = forward(model, x, draws, "clean", random=random, max_steps=steps)
     adversarial, f_adv, z_adv = forward(model, x_adv, draws, "adversarial", random=random, max_steps=steps)
-    loss = F.cross_entropy(clean, y) + beta * kl(adversarial, clean)
+    loss = F.cross_entropy(clean, y) + beta * kl(adversarial, clean).mean()
     if jacobian is not None:
         loss = loss + jacobian * jacobian_penalty(f, z, draws, "clean")
         loss = loss + jacobian * jacobian_penalty(f_adv, z_adv, draws, "adversarial")

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import yaml
+from jsonargparse import ArgumentError, ArgumentParser, set_parsing_settings
 
 from robustdeq.host.suggestions import did_you_mean
-from robustdeq.recipes.parse import parse_config
 from robustdeq.training import TrainConfig
+
+set_parsing_settings(docstring_parse_attribute_docstrings=True)
 
 FOLDER = Path(__file__).parent
 
@@ -51,4 +54,20 @@ def load_recipe(name: str | Path) -> TrainConfig:
     return parse_config(read_recipe(name))
 
 
-__all__ = ["list_recipes", "load_recipe", "merge", "parse_config", "read_recipe"]
+def parse_config(content: dict[str, Any]) -> TrainConfig:
+    """Build a configuration from nested dictionaries; an unknown or ill-typed field is an error that names it."""
+    parser = _parser()
+    try:
+        parsed = parser.parse_object({"config": content})
+    except (ArgumentError, ValueError, TypeError) as error:
+        raise ValueError(f"not a training configuration: {error}") from None
+    config: TrainConfig = parser.instantiate(parsed).config
+    config.objective.build()
+    return config
+
+
+@cache
+def _parser() -> ArgumentParser:
+    parser = ArgumentParser(exit_on_error=False)
+    parser.add_class_arguments(TrainConfig, "config")
+    return parser

@@ -6,7 +6,7 @@ if TYPE_CHECKING:
     from robustdeq.training.config import TrainConfig
     from robustdeq.training.draws import Draws
     from robustdeq.training.inner import Carried, Cold, InnerPolicy
-    from robustdeq.training.objectives import PGDAT, TRADES, Adversarial, Losses, Objective, Penalty, Standard
+    from robustdeq.training.objectives import PGDAT, TRADES, Adversarial, Attacked, Losses, Objective, Standard
     from robustdeq.training.states import Depth, Final, RandomState, StatePolicy
 else:
     from robustdeq.host.lazy import lazily
@@ -17,6 +17,7 @@ __all__ = [
     "PGDAT",
     "TRADES",
     "Adversarial",
+    "Attacked",
     "Carried",
     "Cold",
     "Depth",
@@ -25,7 +26,6 @@ __all__ = [
     "InnerPolicy",
     "Losses",
     "Objective",
-    "Penalty",
     "RandomState",
     "Standard",
     "StatePolicy",

@@ -6,8 +6,9 @@ from dataclasses import asdict
 from typing import Any
 
 import torch
+from torch import nn
 
-from robustdeq.data import Dataset, Images
+from robustdeq.data import Dataset
 from robustdeq.models import DEQ, create_model
 from robustdeq.threat import number
 from robustdeq.training.config import TrainConfig
@@ -22,15 +23,12 @@ def build_model(config: TrainConfig, data: Dataset) -> Any:
     with torch.random.fork_rng(devices=[]):
         torch.random.manual_seed(config.seed)
         model = create_model(config.model.name, **options)
-    if not isinstance(model, DEQ) and (config.objective.states == "random" or config.jacobian.weight > 0):
+    objective = config.objective
+    needed = objective.states == "random" or objective.inner == "carried" or config.jacobian.weight > 0
+    if needed and not isinstance(model, DEQ):
         raise ValueError(
-            f"{config.model.name} is not a DEQ: it has no states to draw from and no Jacobian to penalise; "
-            "set objective.states to final and jacobian.weight to 0"
-        )
-    if not isinstance(model, DEQ) and config.objective.inner == "carried":
-        raise ValueError(
-            f"{config.model.name} is not a DEQ: it has no state that the inner attack could carry; "
-            "set objective.inner to cold"
+            f"{config.model.name} is not a DEQ: it has no states to draw or to carry, and no Jacobian to penalise; "
+            "set objective.states to final, objective.inner to cold and jacobian.weight to 0"
         )
     return model.double() if config.precision == "64-true" else model
 
@@ -44,11 +42,15 @@ def new_average(config: TrainConfig, data: Dataset, model: Any, device: torch.de
     return average.requires_grad_(False).eval()
 
 
-def validation_images(config: TrainConfig, data: Dataset) -> Images:
-    """The held-out images on which the best checkpoint is chosen."""
-    if not len(data.validation):
-        raise ValueError("no held-out images to choose the checkpoint by: data.held_out must be >= 1")
-    return data.validation.subset(slice(0, config.validation.images))
+@torch.no_grad()
+def update_average(average: nn.Module, model: nn.Module, decay: float, step: int) -> None:
+    """Move `average` towards `model` after `step` steps; the decay is smaller in the first steps."""
+    decay = min(decay, (step + 1) / (step + 10))
+    for mean, value in zip(average.state_dict().values(), model.state_dict().values(), strict=True):
+        if mean.is_floating_point():
+            mean.lerp_(value.to(mean.dtype), 1 - decay)
+        else:
+            mean.copy_(value)
 
 
 def training_metadata(config: TrainConfig, data: Dataset) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -86,11 +87,9 @@ class ObjectiveConfig:
             if not number(budget) >= 0:
                 raise ValueError(f"eps and step_size must be >= 0, got {budget}")
         _at_least(1, self, "inner_first", "inner_iterations")
-        _at_least(0, self, "inner_extra", "unroll")
+        _at_least(0, self, "inner_extra")
         if not 0 < self.inner_damping <= 1:
             raise ValueError(f"inner_damping must lie in (0, 1], got {self.inner_damping}")
-        if not 0 <= self.label_smoothing < 1:
-            raise ValueError(f"label_smoothing must lie in [0, 1), got {self.label_smoothing}")
         if self.inner_handed_on and self.states == "random":
             raise ValueError("inner_handed_on needs states: final, because a pass at a random depth starts from zero")
 
@@ -180,6 +179,17 @@ class ScheduleConfig:
         if self.ema is not None and not 0 <= self.ema < 1:
             raise ValueError(f"ema must lie in [0, 1), got {self.ema}")
         _at_least(0, self, "lr", "final_lr", "warmup_steps", "weight_decay", "pretrain_steps")
+
+    def learning_rate(self, step: int, total: int) -> float:
+        """The rate of a step, counted from 0, of `total` steps."""
+        onecycle = self.kind == "onecycle"
+        warmup = self.warmup_steps or (2 * total // 5 if onecycle else 0)
+        if step < warmup:
+            return self.lr * (step + 1) / warmup
+        progress = min(1.0, (step - warmup) / max(1, total - warmup))
+        if onecycle:
+            return self.lr + (self.final_lr - self.lr) * progress
+        return self.final_lr + (self.lr - self.final_lr) * (1 + math.cos(math.pi * progress)) / 2
 
 
 @dataclass(frozen=True, kw_only=True)

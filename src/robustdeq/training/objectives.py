@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -22,9 +22,11 @@ from robustdeq.training.forward import CarriedState, continued_pass, logits_of, 
 from robustdeq.training.inner import Carried, CarriedGradient, Cold, InnerPolicy, Loss
 from robustdeq.training.states import Final, StatePolicy
 
+PROBES = 2
+"""Random vectors by which the Jacobian penalty is estimated."""
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Losses:
+
+class Losses(NamedTuple):
     """The loss of a step and its parts, means over the batch."""
 
     total: Tensor
@@ -33,12 +35,12 @@ class Losses:
     """Logits of the first forward pass of the loss, for the training accuracy."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Penalty:
-    """The Jacobian penalty of a step that has one."""
+class Attacked(NamedTuple):
+    """The images that the loss is taken at."""
 
-    weight: float
-    probes: int = 2
+    images: Tensor
+    state: CarriedState | None = None
+    """The state that the inner attack hands on to the loss's own pass, if it does."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,56 +61,40 @@ class Objective(ABC):
             raise ValueError(f"unroll must be >= 0, got {self.unroll}")
 
     @abstractmethod
-    def search(
-        self, model: nn.Module, x: Tensor, y: Tensor, draws: Draws, *, start: Tensor | None = None
-    ) -> tuple[Tensor, CarriedState | None]:
-        """The images that the loss is taken at, and the state that the inner attack hands on, if it does."""
-
-    def perturb(self, model: nn.Module, x: Tensor, y: Tensor, draws: Draws, *, start: Tensor | None = None) -> Tensor:
-        """The images that the loss is taken at; the attack starts at `start` instead of drawing, if that is given."""
-        return self.search(model, x, y, draws, start=start)[0]
+    def search(self, model: nn.Module, x: Tensor, y: Tensor, draws: Draws, start: Tensor | None = None) -> Attacked:
+        """The inner attack; it starts at `start` instead of drawing, if that is given."""
 
     @abstractmethod
     def losses(
-        self,
-        model: nn.Module,
-        x: Tensor,
-        x_adv: Tensor,
-        y: Tensor,
-        draws: Draws,
-        penalty: Penalty | None = None,
-        carried: CarriedState | None = None,
+        self, model: nn.Module, x: Tensor, y: Tensor, attacked: Attacked, draws: Draws, jacobian: float = 0.0
     ) -> Losses:
-        """The loss in the model's current mode; the pass at x_adv starts from the carried state, if there is one."""
+        """The loss in the model's current mode, with a Jacobian penalty of this weight."""
 
-    def __call__(self, model: nn.Module, x: Tensor, y: Tensor, draws: Draws, penalty: Penalty | None = None) -> Losses:
-        """Attack, then the loss."""
+    def __call__(self, model: nn.Module, x: Tensor, y: Tensor, draws: Draws, jacobian: float = 0.0) -> Losses:
+        """Attack, then the loss, with a Jacobian penalty of this weight."""
         with constant_weights(model):
-            x_adv, carried = self.search(model, x, y, draws)
-            return self.losses(model, x, x_adv, y, draws, penalty, carried)
+            return self.losses(model, x, y, self.search(model, x, y, draws), draws, jacobian)
 
     def forward(
-        self,
-        model: nn.Module,
-        x: Tensor,
-        draws: Draws,
-        name: str,
-        penalty: Penalty | None = None,
-        carried: CarriedState | None = None,
-    ) -> tuple[Tensor, Tensor | None]:
-        """Logits of the loss's pass of this name, and its Jacobian penalty."""
+        self, model: nn.Module, attacked: Attacked, draws: Draws, name: str, *, penalised: bool
+    ) -> tuple[Tensor, list[Tensor]]:
+        """Logits of the loss's pass of this name, and its Jacobian penalty, if it has one.
+
+        The pass starts from the state that the inner attack handed on, if there is one and no penalty.
+        """
+        x = attacked.images
         if not isinstance(model, DEQ):
-            return model(x), None
+            return model(x), []
         gradient = self._gradient(model)
-        if penalty is None:
-            if carried is not None:
-                return continued_pass(model, x, carried, draws, name, gradient), None
-            return solved_pass(model, x, self.states, draws, name, gradient=gradient).logits, None
+        if not penalised:
+            if attacked.state is not None:
+                return continued_pass(model, x, attacked.state, draws, name, gradient), []
+            return solved_pass(model, x, self.states, draws, name, gradient=gradient).logits, []
         # on these steps the depth itself is jittered, once for both passes
         steps = max(1, model.solver.max_steps + draws.integer("depth.jitter", -2, 1))
         result = solved_pass(model, x, self.states, draws, name, steps=steps, gradient=gradient)
-        probes = torch.stack([draws.normal(f"probe.{name}.{k}", result.state.z) for k in range(penalty.probes)])
-        return result.logits, jacobian_penalty(result.f, result.state.z, probes=probes)
+        probes = torch.stack([draws.normal(f"probe.{name}.{k}", result.state.z) for k in range(PROBES)])
+        return result.logits, [jacobian_penalty(result.f, result.state.z, probes=probes)]
 
     def _gradient(self, model: DEQ) -> GradientPolicy:
         if self.unroll is None:
@@ -129,24 +115,16 @@ class Standard(Objective):
     """Cross-entropy on clean images."""
 
     @override
-    def search(
-        self, model: nn.Module, x: Tensor, y: Tensor, draws: Draws, *, start: Tensor | None = None
-    ) -> tuple[Tensor, CarriedState | None]:
-        return x, None
+    def search(self, model: nn.Module, x: Tensor, y: Tensor, draws: Draws, start: Tensor | None = None) -> Attacked:
+        return Attacked(x)
 
     @override
     def losses(
-        self,
-        model: nn.Module,
-        x: Tensor,
-        x_adv: Tensor,
-        y: Tensor,
-        draws: Draws,
-        penalty: Penalty | None = None,
-        carried: CarriedState | None = None,
+        self, model: nn.Module, x: Tensor, y: Tensor, attacked: Attacked, draws: Draws, jacobian: float = 0.0
     ) -> Losses:
-        logits, jacobian = self.forward(model, x_adv, draws, "loss", penalty, carried)
-        return _sum({"ce": self._cross_entropy(logits, y)}, {"ce": 1.0}, [jacobian], penalty, logits)
+        logits, penalties = self.forward(model, attacked, draws, "loss", penalised=jacobian > 0)
+        ce = self._cross_entropy(logits, y)
+        return _with_penalties(ce, {"ce": ce}, jacobian, penalties, logits)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,14 +151,12 @@ class Adversarial(Objective):
         """The loss that the attack climbs, a function of the logits."""
 
     @override
-    def search(
-        self, model: nn.Module, x: Tensor, y: Tensor, draws: Draws, *, start: Tensor | None = None
-    ) -> tuple[Tensor, CarriedState | None]:
+    def search(self, model: nn.Module, x: Tensor, y: Tensor, draws: Draws, start: Tensor | None = None) -> Attacked:
         with attacking(model):
             gradient = self.inner.begin(model, self.climbed(model, x, y, draws), self.states, draws)
             start = self.start(x, draws) if start is None else start
             x_adv = climb(gradient, start, x, self.threat, steps=self.steps, step_size=self.step_size)
-        return x_adv, gradient.handed_on if isinstance(gradient, CarriedGradient) else None
+        return Attacked(x_adv, gradient.handed_on if isinstance(gradient, CarriedGradient) else None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,32 +207,19 @@ class TRADES(Adversarial):
 
     @override
     def losses(
-        self,
-        model: nn.Module,
-        x: Tensor,
-        x_adv: Tensor,
-        y: Tensor,
-        draws: Draws,
-        penalty: Penalty | None = None,
-        carried: CarriedState | None = None,
+        self, model: nn.Module, x: Tensor, y: Tensor, attacked: Attacked, draws: Draws, jacobian: float = 0.0
     ) -> Losses:
-        clean, clean_jacobian = self.forward(model, x, draws, "clean", penalty)
-        adversarial, adversarial_jacobian = self.forward(model, x_adv, draws, "adversarial", penalty, carried)
-        parts = {"ce": self._cross_entropy(clean, y), "kl": kl(adversarial, clean).mean()}
-        return _sum(parts, {"ce": 1.0, "kl": self.beta}, [clean_jacobian, adversarial_jacobian], penalty, clean)
+        clean, penalties = self.forward(model, Attacked(x), draws, "clean", penalised=jacobian > 0)
+        adversarial, more = self.forward(model, attacked, draws, "adversarial", penalised=jacobian > 0)
+        ce, divergence = self._cross_entropy(clean, y), kl(adversarial, clean).mean()
+        total = ce + self.beta * divergence
+        return _with_penalties(total, {"ce": ce, "kl": divergence}, jacobian, penalties + more, clean)
 
 
-def _sum(
-    parts: dict[str, Tensor],
-    weights: dict[str, float],
-    jacobians: list[Tensor | None],
-    penalty: Penalty | None,
-    logits: Tensor,
+def _with_penalties(
+    total: Tensor, parts: dict[str, Tensor], weight: float, penalties: list[Tensor], logits: Tensor
 ) -> Losses:
-    total = sum((weights[name] * part for name, part in parts.items()), torch.zeros_like(parts["ce"]))
-    terms = [j for j in jacobians if j is not None]
-    if penalty is not None and terms:
-        jacobian = torch.stack(terms).sum()
-        total = total + penalty.weight * jacobian
-        parts = {**parts, "jacobian": jacobian}
-    return Losses(total=total, parts={k: v.detach() for k, v in parts.items()}, logits=logits.detach())
+    if penalties:
+        parts["jacobian"] = torch.stack(penalties).sum()
+        total = total + weight * parts["jacobian"]
+    return Losses(total, {name: part.detach() for name, part in parts.items()}, logits.detach())

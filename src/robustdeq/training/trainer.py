@@ -14,24 +14,22 @@ import torch
 import torch._functorch.config as torch_functorch
 from torch import Tensor, nn
 
-from robustdeq.data import Dataset, RandomCropFlip, batch_at, load_dataset, steps_per_epoch
+from robustdeq.data import RandomCropFlip, batch_at, load_dataset, steps_per_epoch
 from robustdeq.host.files import held, remove_stale
-from robustdeq.host.interrupts import Interrupted, StopSignals
+from robustdeq.host.interrupts import Interrupted, remembering
 from robustdeq.host.processes import launch
 from robustdeq.host.provenance import provenance
 from robustdeq.models import DEQ
 from robustdeq.threat import Linf, number
-from robustdeq.training.assembly import build_model, new_average, training_metadata, validation_images
-from robustdeq.training.average import update_average
+from robustdeq.training.assembly import build_model, new_average, training_metadata, update_average
 from robustdeq.training.checkpoint import TrainingState, as_json, check_same_run, load_state, record_start, save_state
 from robustdeq.training.config import TrainConfig
 from robustdeq.training.draws import Draws
 from robustdeq.training.logs import Log
-from robustdeq.training.objectives import Adversarial, Penalty
+from robustdeq.training.objectives import Adversarial
 from robustdeq.training.pace import Pace
-from robustdeq.training.schedule import cosine, onecycle
 from robustdeq.training.step import TrainStep
-from robustdeq.training.validation import correct_counts, correct_under_inner_attack, weakness
+from robustdeq.training.validation import correct_counts, inner_attack, pgd_attack, weakness
 
 MAX_SKIPPED = 10
 """Batches in a row that a rollback may skip before the run is given up."""
@@ -81,13 +79,19 @@ class Trainer:
         self.report = report or (lambda progress: None)
         self.fabric = launch(device, config.precision)
         self.rank, self.world_size = self.fabric.global_rank, self.fabric.world_size
-        self.data: Dataset = load_dataset(
-            config.data.name, data_root, held_out=config.data.held_out, **config.data.options
-        )
+        self.data = load_dataset(config.data.name, data_root, held_out=config.data.held_out, **config.data.options)
         self.data_digest = f"{self.data.train.digest()} {self.data.validation.digest()}"
         self.augment = RandomCropFlip(padding=config.data.padding, flip=config.data.flip)
         self.train_images = self.data.train.to(self.fabric.device)
-        self.validation_images = validation_images(config, self.data).to(self.fabric.device)
+        if not len(self.data.validation):
+            raise ValueError("no held-out images to choose the checkpoint by: data.held_out must be >= 1")
+        self.validation_images = self.data.validation.subset(slice(0, config.validation.images)).to(self.fabric.device)
+        self.dtype = torch.float64 if config.precision == "64-true" else torch.float32
+        if config.schedule.batch_size % self.world_size:
+            raise ValueError(
+                f"a batch of {config.schedule.batch_size} images cannot be shared equally by {self.world_size} "
+                f"processes: schedule.batch_size must be a multiple of {self.world_size}"
+            )
 
         self.model = build_model(config, self.data)
         self.optimizer: Any = torch.optim.Adam(
@@ -122,14 +126,14 @@ class Trainer:
             self._begin()
             log = Log(self.out, resume_step=self.step) if self.rank == 0 else None
             try:
-                with StopSignals() as signals:
+                with remembering() as signals:
                     self._loop(log, signals)
             finally:
                 if log is not None:
                     log.close()
         return self.out / "best"
 
-    def _loop(self, log: Log | None, signals: StopSignals) -> None:
+    def _loop(self, log: Log | None, signals: list[int]) -> None:
         every = self.config.validation.every or self.steps_per_epoch
         pace = Pace()
         while self.step < self.total:
@@ -148,14 +152,11 @@ class Trainer:
             if self.step % self.config.checkpoint_every == 0 or at_end:
                 self._save()
             if not at_end:
-                self._stop_if_asked(signals.received)
+                self._stop_if_asked(signals[0] if signals else 0)
 
     def _train_step(self) -> tuple[dict[str, float], float, str]:
         schedule = self.config.schedule
-        rate = cosine if schedule.kind == "cosine" else onecycle
-        lr = rate(
-            self.step, self.schedule_steps, peak=schedule.lr, final=schedule.final_lr, warmup=schedule.warmup_steps
-        )
+        lr = schedule.learning_rate(self.step, self.schedule_steps)
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         phase = "pretrain" if self.step < schedule.pretrain_steps else "train"
@@ -163,16 +164,15 @@ class Trainer:
         x, y = self._batch(draws)
         self.step_module.train()
         self.optimizer.zero_grad()
-        penalty = self._penalty(phase, draws)
-        result = self.step_module(x, y, astuple(draws), phase, None if penalty is None else penalty.weight)
-        losses = {"loss": result["total"], **result["parts"]}
-        losses["train_accuracy"] = (result["logits"].argmax(1) == y).float().mean()
+        result = self.step_module(x, y, astuple(draws), phase, self._penalty(phase, draws))
+        losses = {"loss": result.total, **result.parts}
+        losses["train_accuracy"] = (result.logits.argmax(1) == y).float().mean()
         means = self._reduce(torch.stack([v.detach().float() for v in losses.values()]), "mean")
         values = dict(zip(losses, means.tolist(), strict=True))
         if not math.isfinite(values["loss"]):
             self._nonfinite(f"the loss is {values['loss']}")
             return values, lr, "skipped"
-        self.fabric.backward(result["total"])
+        self.fabric.backward(result.total)
         if not self._gradients_are_finite():
             self._nonfinite(f"the gradient is not finite (the loss is {values['loss']})")
             return values, lr, "skipped"
@@ -186,30 +186,21 @@ class Trainer:
     def _batch(self, draws: Draws) -> tuple[Tensor, Tensor]:
         """This rank's share of the joint batch, augmented by its share of the joint draw."""
         batch_size = self.config.schedule.batch_size
-        indices = batch_at(
-            len(self.train_images),
-            batch_size,
-            self.step,
-            seed=self.config.seed,
-            rank=self.rank,
-            world_size=self.world_size,
-        ).to(self.fabric.device)
-        own = slice(self.rank * len(indices), (self.rank + 1) * len(indices))
+        share = batch_size // self.world_size
+        own = slice(self.rank * share, (self.rank + 1) * share)
+        indices = batch_at(len(self.train_images), batch_size, self.step, seed=self.config.seed)[own]
+        indices = indices.to(self.fabric.device)
         changes = self.augment.draw(batch_size, draws.generator("augment"))[own]
         pixels = self.augment.apply(self.train_images.pixels[indices], changes)
         return pixels.to(self.dtype) / 255, self.train_images.labels[indices]
 
-    @property
-    def dtype(self) -> torch.dtype:
-        """The images' data type."""
-        return torch.float64 if self.config.precision == "64-true" else torch.float32
-
-    def _penalty(self, phase: str, draws: Draws) -> Penalty | None:
+    def _penalty(self, phase: str, draws: Draws) -> float:
+        """Weight of this step's Jacobian penalty; 0 for none."""
         jacobian = self.config.jacobian
         on = phase == "train" and jacobian.weight > 0 and self.step // self.steps_per_epoch < jacobian.until_epoch
         if on and isinstance(self.model, DEQ) and draws.chance("jacobian", jacobian.probability):
-            return Penalty(weight=jacobian.weight)
-        return None
+            return jacobian.weight
+        return 0.0
 
     def _gradients_are_finite(self) -> bool:
         """Whether all gradients are finite; the same on all ranks, which share their gradients."""
@@ -246,35 +237,19 @@ class Trainer:
         share = math.ceil(len(images) / self.world_size)
         begin = self.rank * share
         own = images.subset(slice(begin, begin + share))
-        x, eps = own.pixels01(dtype=self.dtype), number(config.objective.eps)
-        clean, robust = correct_counts(
-            self.evaluated_model(),
-            x,
-            own.labels,
-            threat=Linf(eps),
-            steps=config.validation.steps,
-            step_size=eps / 4 if config.validation.step_size is None else number(config.validation.step_size),
-            seed=config.seed,
-            batch_size=config.validation.batch_size,
-            first=begin,
-        )
-        inner = 0
+        model, threat, settings = self.evaluated_model(), Linf(number(config.objective.eps)), config.validation
+        step_size = None if settings.step_size is None else number(settings.step_size)
+        attacks = [pgd_attack(model, threat, steps=settings.steps, step_size=step_size, seed=config.seed)]
         if isinstance(self.objective, Adversarial):
-            inner = correct_under_inner_attack(
-                self.evaluated_model(),
-                x,
-                own.labels,
-                objective=self.objective,
-                draws=Draws(config.seed, self.step),
-                batch_size=config.validation.batch_size,
-                first=begin,
-            )
-        clean, robust, inner = self._reduce(torch.tensor([clean, robust, inner]), "sum").tolist()
-        self.last_validation = clean / len(images), robust / len(images)
-        self.last_inner = inner / len(images) if isinstance(self.objective, Adversarial) else None
+            attacks.append(inner_attack(model, self.objective, Draws(config.seed, self.step)))
+        x = own.pixels01(dtype=self.dtype)
+        counts = correct_counts(model, x, own.labels, attacks, batch_size=settings.batch_size, first=begin)
+        sums = self._reduce(torch.tensor(counts), "sum").tolist()
+        clean, robust, *inner = (count / len(images) for count in sums)
+        self.last_validation, self.last_inner = (clean, robust), inner[0] if inner else None
         self.validated_at = self.step
-        if self.last_validation[1] > self.best:
-            self.best = self.last_validation[1]
+        if robust > self.best:
+            self.best = robust
             self._export("best")
 
     def evaluated_model(self) -> nn.Module:
@@ -296,21 +271,8 @@ class Trainer:
                 warning = weakness(self.last_inner, robust, len(self.validation_images))
         rate = self.config.schedule.batch_size / max(pace.step(), 1e-9)
         log.write(row, rate=rate)
-        remaining = self._remaining(pace, phase)
-        self.report(
-            Progress(
-                self.step,
-                self.total,
-                phase,
-                losses["loss"],
-                rate,
-                remaining,
-                clean,
-                robust,
-                inner=self.last_inner,
-                warning=warning,
-            )
-        )
+        left, loss = self._remaining(pace, phase), losses["loss"]
+        self.report(Progress(self.step, self.total, phase, loss, rate, left, clean, robust, self.last_inner, warning))
 
     def _remaining(self, pace: Pace, phase: str) -> float:
         """Estimated seconds until the phase ends; the cost of later phases is not known."""
@@ -386,9 +348,6 @@ class Trainer:
 
     def _stop_if_asked(self, received: int) -> None:
         """Save and stop if any rank received a signal; all ranks stop at the same step."""
-        asked = torch.tensor(received)
-        if self.world_size > 1:
-            asked = self._reduce(asked, "max")
-        if int(asked):
+        if asked := int(self._reduce(torch.tensor(received), "max")):
             self._save()
-            raise Interrupted(int(asked), f"saved at step {self.step} of {self.total}")
+            raise Interrupted(asked, f"saved at step {self.step} of {self.total}")

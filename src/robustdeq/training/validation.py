@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import torch
 from torch import Tensor, nn
 
@@ -14,67 +16,51 @@ from robustdeq.training.objectives import Adversarial
 TOLERATED_GAP = 0.02
 """Accuracy by which the inner attack may be weaker than PGD from cold starts before training warns."""
 
+Attack = Callable[[Tensor, Tensor, int], Tensor]
+"""(images, labels, index of the first image) -> attacked images; batches and ranks do not matter."""
+
 
 def correct_counts(
-    model: nn.Module,
-    x: Tensor,
-    y: Tensor,
-    *,
-    threat: Threat,
-    steps: int,
-    step_size: float | None,
-    seed: int,
-    batch_size: int,
-    first: int = 0,
-) -> tuple[int, int]:
-    """Count the images classified correctly: clean, and both clean and after PGD with the model's own gradient.
+    model: nn.Module, x: Tensor, y: Tensor, attacks: Sequence[Attack], *, batch_size: int, first: int = 0
+) -> list[int]:
+    """Count the images classified correctly: clean, then for each attack those that are so before and after it.
 
-    The random start of image i depends on (seed, first + i) alone, not on batches or ranks.
+    Image i is given to the attacks as number first + i.
     """
-    clean = robust = 0
-    with attacking(model):
-        for begin in range(0, len(x), batch_size):
-            images, labels = x[begin : begin + batch_size], y[begin : begin + batch_size]
-            with torch.no_grad():
-                right = model(images).argmax(1) == labels
-            offsets = [
-                threat.random_offset(image[None].cpu(), Draws(seed, first + begin + k).generator("validation"))
-                for k, image in enumerate(images)
-            ]
-            start = (images + torch.cat(offsets).to(images.device)).clamp(0, 1)
-            gradient = gradient_of(lambda z, _, labels=labels: cross_entropy(model(z), labels))  # type: ignore[misc]
-            attacked = climb(gradient, start, images, threat, steps=steps, step_size=step_size)
-            with torch.no_grad():
-                fooled = model(attacked).argmax(1) != labels
-            clean += int(right.sum())
-            robust += int((right & ~fooled).sum())
-    return clean, robust
-
-
-def correct_under_inner_attack(
-    model: nn.Module,
-    x: Tensor,
-    y: Tensor,
-    *,
-    objective: Adversarial,
-    draws: Draws,
-    batch_size: int,
-    first: int = 0,
-) -> int:
-    """How many images the deployed model classifies correctly, clean and after the objective's own inner attack.
-
-    The start of image i depends on (seed, first + i), the depths of random states on the draws alone: batches and ranks
-    do not matter.
-    """
-    correct = 0
+    counts = torch.zeros(1 + len(attacks), dtype=torch.int64, device=x.device)
     for begin in range(0, len(x), batch_size):
         images, labels = x[begin : begin + batch_size], y[begin : begin + batch_size]
-        starts = [objective.start(image[None], Draws(draws.seed, first + begin + k)) for k, image in enumerate(images)]
-        attacked = objective.perturb(model, images, labels, draws, start=torch.cat(starts))
+        versions = [images, *(attack(images, labels, first + begin) for attack in attacks)]
         with attacking(model), torch.no_grad():
-            right = [model(version).argmax(1) == labels for version in (images, attacked)]
-        correct += int((right[0] & right[1]).sum())
-    return correct
+            right = torch.stack([model(version).argmax(1) == labels for version in versions])
+        counts += (right & right[0]).sum(1)
+    return counts.tolist()
+
+
+def pgd_attack(model: nn.Module, threat: Threat, *, steps: int, step_size: float | None, seed: int) -> Attack:
+    """PGD with the model's own gradient, from a random start that depends on the seed and the image's index alone."""
+
+    def attack(images: Tensor, labels: Tensor, first: int) -> Tensor:
+        offsets = [
+            threat.random_offset(image[None].cpu(), Draws(seed, first + k).generator("validation"))
+            for k, image in enumerate(images)
+        ]
+        start = (images + torch.cat(offsets).to(images.device)).clamp(0, 1)
+        gradient = gradient_of(lambda x, _: cross_entropy(model(x), labels))
+        with attacking(model):
+            return climb(gradient, start, images, threat, steps=steps, step_size=step_size)
+
+    return attack
+
+
+def inner_attack(model: nn.Module, objective: Adversarial, draws: Draws) -> Attack:
+    """The objective's own inner attack; starts depend on the image's index, depths of random states on the draws."""
+
+    def attack(images: Tensor, labels: Tensor, first: int) -> Tensor:
+        starts = [objective.start(image[None], Draws(draws.seed, first + k)) for k, image in enumerate(images)]
+        return objective.search(model, images, labels, draws, torch.cat(starts)).images
+
+    return attack
 
 
 def weakness(inner: float, pgd: float, images: int) -> str | None:

@@ -7,11 +7,9 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor
 
-from robustdeq import EarlyState, EntropyReduction, create_model
-from robustdeq.cli.benchmarks.measure import arithmetic, beside_plain, multiply_adds, peak_rate, times
-from robustdeq.models import MDEQ
+from robustdeq import EarlyState, EntropyReduction
+from robustdeq.cli.benchmarks.measure import arithmetic, beside_plain, model_and_images, multiply_adds, times
 from robustdeq.plain import default_layout, defended_mdeq
 
 BATCH = {"mdeq-large": 8, "mdeq-tiny": 64}
@@ -19,23 +17,17 @@ MAIN = (2, 10)
 GRID = [(every, steps) for steps in (0, 1, 5, 10, 20) for every in (1, 2, 4, 8)]
 
 
-def defence(models: list[str], batch: int | None, rounds: int, say: Callable[[str], None]) -> list[dict[str, Any]]:
+@torch.no_grad()
+def defence(name: str, batch: int | None, rounds: int, peak: float, say: Callable[[str], None]) -> list[dict[str, Any]]:
     """Records of predictions at z^[8], the paper's variant, seconds per image; T_f = 2, R = 10 first, then the grid."""
-    peak = peak_rate(rounds, say)
-    return [record for name in models for record in _one(name, batch or BATCH.get(name, 32), rounds, peak, say)]
-
-
-def _one(name: str, batch: int, rounds: int, peak: float, say: Callable[[str], None]) -> list[dict[str, Any]]:
-    model: MDEQ = create_model(name).eval()
-    if not isinstance(model, MDEQ):
-        raise ValueError(f"bench defence measures MDEQ models, not {name}")
+    batch = batch or BATCH.get(name, 32)
+    model, x = model_and_images(name, batch)
     model.tol = 0.0  # neither side may stop early
     other = default_layout(model)
-    x = torch.rand(batch, model.config.in_channels, 32, 32, generator=torch.Generator().manual_seed(0))
-    undefended = partial(_predict, EarlyState(model, state=model.solver.max_steps), x)
+    undefended = partial(EarlyState(model, state=model.solver.max_steps), x)
     records: list[dict[str, Any]] = []
     for every, steps in [MAIN, *GRID]:
-        ours = partial(_predict, EarlyState(EntropyReduction(model, every=every, steps=steps)), x)
+        ours = partial(EarlyState(EntropyReduction(model, every=every, steps=steps)), x)
         plain = partial(defended_mdeq, other, x, every=every, steps=steps, tol=0.0, judge_last=False)
         main = not records
         what = f"{name}: T_f = {every}, R = {steps}, batch {batch}, setting {len(records) + 1} of {1 + len(GRID)}"
@@ -59,8 +51,3 @@ def _one(name: str, batch: int, rounds: int, peak: float, say: Callable[[str], N
             }
         records.append(record)
     return records
-
-
-@torch.no_grad()
-def _predict(predictor: EarlyState, x: Tensor) -> Tensor:
-    return predictor(x)

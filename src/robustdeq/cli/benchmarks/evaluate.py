@@ -104,8 +104,8 @@ def _rows(deployed: EarlyState, eps: float, count: int) -> int:
 
 def _plain(model: MDEQ, x: Tensor, y: Tensor, eps: float, say: Callable[[str], None]) -> float:
     """Seconds per image of the whole grid, estimated from every sixth attack."""
-    steps = model.solver.max_steps
-    settings = [(i, k, damping) for damping in DAMPINGS for i in range(1, steps + 1) for k in UNROLLINGS]
+    states = range(1, model.solver.max_steps + 1)
+    settings = [(i, k, damping) for damping in DAMPINGS for i in states for k in UNROLLINGS]
     chosen = settings[STRIDE // 2 :: STRIDE]
     generator = torch.Generator().manual_seed(0)
     begin = time.perf_counter()
@@ -114,5 +114,5 @@ def _plain(model: MDEQ, x: Tensor, y: Tensor, eps: float, say: Callable[[str], N
         for images, labels in zip(x.split(BATCH), y.split(BATCH), strict=True):
             noise = (2 * torch.rand(images.shape, generator=generator) - 1) * eps
             start = (images + noise).clamp(0, 1)
-            grid.attack(model, images, labels, start, i, k, damping, eps=eps, step_size=eps / 4, max_steps=steps)
+            grid.attack(model, images, labels, start, i, k, damping, eps=eps)
     return (time.perf_counter() - begin) / len(x) * len(settings) / len(chosen)

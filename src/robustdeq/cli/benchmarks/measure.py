@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from statistics import quantiles
 from typing import Any
@@ -13,25 +12,18 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from robustdeq import create_model
 from robustdeq.cli.progress import left
+from robustdeq.models import MDEQ
 
 ENOUGH = 4
 """Smallest number of rounds for which quartiles are reported."""
 
 
-def best_times(rounds: int, *jobs: Callable[[], Any], say: Callable[[str], None], what: str) -> list[float]:
-    """The least time of each job, in seconds."""
-    return [min(each) for each in times(rounds, *jobs, say=say, what=what)]
-
-
 def times(rounds: int, *jobs: Callable[[], Any], say: Callable[[str], None], what: str) -> list[list[float]]:
     """Seconds of each job, round by round; the jobs take turns, so that a slow phase of the machine hits all alike.
 
-    Args:
-        rounds: Number of timed rounds; one more before them warms up.
-        jobs: Functions to be timed.
-        say: Progress callback, called before every job with what is measured and the remaining time.
-        what: Description of the measurement, for the progress.
+    One round before the timed ones warms up. `say` is told before every job `what` is measured and the remaining time.
     """
     taken: list[list[float]] = [[] for _ in jobs]
     began, total = time.perf_counter(), (rounds + 1) * len(jobs)
@@ -62,60 +54,37 @@ def beside_plain(ours: list[float], plain: list[float], batch: int) -> dict[str,
     return record
 
 
-@dataclass(frozen=True)
-class Convolution:
-    """One call of a convolution, or of a matrix product that computes one, with its operands."""
+class Convolutions(TorchDispatchMode):
+    """Counts the multiply-adds of convolutions, forward and backward, also of those computed as matrix products.
 
-    function: Any
-    arguments: tuple[Any, ...]
-    macs: int
+    With `keep`, `calls` repeat these convolutions.
+    """
 
-    def run(self) -> Tensor:
-        """Repeat the call."""
-        result: Tensor = self.function(*self.arguments)
-        return result
-
-
-class ConvolutionLog(TorchDispatchMode):
-    """Records every convolution that runs while it is entered, also those computed as matrix products."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.calls: list[Convolution] = []
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        """Run the operation; remember it if it is a convolution."""
-        result = func(*args, **(kwargs or {}))
-        if macs := _forward(func, args, result):
-            self.calls.append(Convolution(func, args, macs))
-        return result
-
-
-class _Count(TorchDispatchMode):
-    """Counts the multiply-adds of convolutions, forward and backward, also of those computed as matrix products."""
-
-    def __init__(self) -> None:
+    def __init__(self, *, keep: bool = False) -> None:
         super().__init__()
         self.macs = 0
+        self.keep = keep
+        self.calls: list[Callable[[], Any]] = []
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Run the operation; count it if it is a convolution."""
         result = func(*args, **(kwargs or {}))
-        self.macs += _forward(func, args, result)
-        if func is torch.ops.aten.convolution_backward.default:
-            sides = sum(args[-1][:2])  # the gradient of the input, of the weight: each costs what the forward did
-            self.macs += sides * args[0].numel() * args[2][0].numel()
+        if macs := _multiply_adds(func, args, result):
+            self.macs += macs
+            if self.keep:
+                self.calls.append(partial(func, *args))
         return result
 
 
-def _forward(func: Any, args: tuple[Any, ...], result: Any) -> int:
+def _multiply_adds(func: Any, args: tuple[Any, ...], result: Any) -> int:
     """Multiply-adds of an operation that computes a convolution; 0 for any other operation."""
     if func is torch.ops.aten.convolution.default:
         return int(result.numel() * args[1][0].numel())
+    if func is torch.ops.aten.convolution_backward.default:
+        sides = sum(args[-1][:2])  # the gradient of the input, of the weight: each costs what the forward did
+        return int(sides * args[0].numel() * args[2][0].numel())
     if func is torch.ops.aten.mm.default:
         return int(result.numel() * args[0].shape[1])
     if func is torch.ops.aten.bmm.default and min(*args[0].shape[1:], args[1].shape[2]) > 1:
@@ -125,19 +94,24 @@ def _forward(func: Any, args: tuple[Any, ...], result: Any) -> int:
 
 def multiply_adds(job: Callable[[], Any]) -> int:
     """Multiply-adds in the convolutions of a job."""
-    with _Count() as count:
+    with Convolutions() as count:
         job()
     return count.macs
+
+
+def model_and_images(name: str, batch: int) -> tuple[MDEQ, Tensor]:
+    """The model of this name in eval mode, and random images."""
+    model = create_model(name).eval()
+    if not isinstance(model, MDEQ):
+        raise ValueError(f"robustdeq bench measures MDEQ models, not {name}")
+    return model, torch.rand(batch, model.config.in_channels, 32, 32, generator=torch.Generator().manual_seed(0))
 
 
 def arithmetic(ours: float, plain: float, macs: tuple[int, int], peak: float) -> dict[str, float]:
     """Fields of a record that compare the speed of a job with what its multiply-adds allow.
 
-    Args:
-        ours: Seconds of our job.
-        plain: Seconds of the plain job.
-        macs: Multiply-adds of our and of the plain job, for the same number of images.
-        peak: The machine's largest rate of multiply-adds per second.
+    `ours` and `plain` are the seconds and `macs` the multiply-adds of our and of the plain job, for the same number of
+    images; `peak` is the machine's largest rate of multiply-adds per second.
     """
     return {
         "macs_speedup": macs[1] / macs[0],
@@ -153,6 +127,6 @@ def peak_rate(rounds: int, say: Callable[[str], None]) -> float:
         x = torch.randn(16, channels, size, size).contiguous(memory_format=torch.channels_last)
         w = torch.randn(channels, channels, 3, 3).contiguous(memory_format=torch.channels_last)
         job = partial(torch.nn.functional.conv2d, x, w, padding=1)
-        (seconds,) = best_times(rounds, job, say=say, what="the machine's peak convolution rate")
-        rates.append(x.numel() * w[0].numel() / seconds)
+        (taken,) = times(rounds, job, say=say, what="the machine's peak convolution rate")
+        rates.append(x.numel() * w[0].numel() / min(taken))
     return max(rates)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -12,8 +12,7 @@ import torch._functorch.config as functorch
 from torch import Tensor
 from typing_extensions import override
 
-from robustdeq import create_model
-from robustdeq.cli.benchmarks.measure import arithmetic, beside_plain, multiply_adds, peak_rate, times
+from robustdeq.cli.benchmarks.measure import arithmetic, beside_plain, model_and_images, multiply_adds, times
 from robustdeq.models import MDEQ
 from robustdeq.plain import default_layout
 from robustdeq.plain import training as plain
@@ -49,11 +48,6 @@ class Row:
         states = f"{self.kind} + random" if self.random else self.kind
         return states if self.iterations is None else f"{states}, carried J={self.iterations}"
 
-    @property
-    def cold(self) -> Row:
-        """The row of the same objective with a cold inner attack."""
-        return Row(self.kind, self.random, None)
-
     def objective(self) -> Objective:
         """The objective of our side."""
         return (PGDAT if self.kind == "pgdat" else TRADES)(
@@ -84,30 +78,19 @@ ROWS = [
 
 
 def train(
-    models: list[str], batch: int | None, rounds: int, say: Callable[[str], None], *, compiled: bool = False
+    name: str, batch: int | None, rounds: int, peak: float, say: Callable[[str], None], *, compiled: bool = False
 ) -> list[dict[str, Any]]:
     """Records of a whole step (inner attack, losses, backward, Adam), seconds per image.
 
     `f_equivalents` is the step's number of multiply-adds over that of one f; `over_cold` is how many times faster a
-    step with a carried inner attack is than our own step with a cold one.
+    step with a carried inner attack is than our own step with a cold one. All rows of a model take turns, so that a
+    slow phase of the machine hits them alike.
     """
-    peak = peak_rate(rounds, say)
-    return [
-        record
-        for name in models
-        for record in _one(name, batch or BATCH.get(name, 32), rounds, peak, say, compiled=compiled)
-    ]
-
-
-def _one(
-    name: str, batch: int, rounds: int, peak: float, say: Callable[[str], None], *, compiled: bool
-) -> list[dict[str, Any]]:
-    """All rows of a model take turns, so that a slow phase of the machine hits them alike."""
-    generator = torch.Generator().manual_seed(0)
-    ours = create_model(name).train()
+    batch = batch or BATCH.get(name, 32)
+    model, x = model_and_images(name, batch)
+    ours = model.train()
     other = default_layout(ours)
-    x = torch.rand(batch, ours.config.in_channels, 32, 32, generator=generator)
-    y = torch.randint(ours.config.num_classes, (batch,), generator=generator)
+    y = torch.randint(ours.config.num_classes, (batch,), generator=torch.Generator().manual_seed(0))
     optimizers = [torch.optim.Adam(m.parameters()) for m in (ours, other)]
     draws = _Depths(seed=0, step=0)
 
@@ -120,7 +103,10 @@ def _one(
     jobs = [partial(step, row) for row in ROWS for step in (our_step, plain_step)]
     say(f"{name}: counting multiply-adds")
     macs = [multiply_adds(job) for job in jobs]
-    one_f = _multiply_adds_of_f(ours, x)
+    with torch.no_grad():
+        f, z0 = ours.begin(x)
+        z = f(z0)  # the weights are computed at the first call
+        one_f = multiply_adds(partial(f, z))
     if compiled:
         functorch.donated_buffer = False  # a carried inner attack walks back through one graph twice
         ours.compile()
@@ -133,7 +119,7 @@ def _one(
             "batch": batch,
             **beside_plain(mine, theirs, batch),
             "samples_per_second": batch / least[row],
-            **({} if row.iterations is None else {"over_cold": least[row.cold] / least[row]}),
+            **({} if row.iterations is None else {"over_cold": least[replace(row, iterations=None)] / least[row]}),
             "f_equivalents": macs[2 * i] / one_f,
             "total_macs": macs[2 * i] / batch,
             **arithmetic(least[row], min(theirs), (macs[2 * i], macs[2 * i + 1]), peak),
@@ -146,11 +132,3 @@ def _update(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
-
-
-@torch.no_grad()
-def _multiply_adds_of_f(model: MDEQ, x: Tensor) -> int:
-    """Multiply-adds of one f on the whole batch."""
-    f, z0 = model.begin(x)
-    z = f(z0)  # the weights are computed at the first call
-    return multiply_adds(partial(f, z))
