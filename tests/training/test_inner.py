@@ -10,6 +10,7 @@ from torch.testing import assert_close
 import robustdeq as rd
 from robustdeq.threat import L2, Linf, cross_entropy
 from robustdeq.training import PGDAT, TRADES, Attacked, Carried, Draws, Final, RandomState
+from robustdeq.training.forward import CarriedState, continued_pass
 from robustdeq.training.inner import InnerPolicy
 from robustdeq.training.logs import read_log
 from robustdeq.training.trainer import Trainer
@@ -228,8 +229,8 @@ def test_the_meter_tells_a_weak_inner_attack_from_one_as_strong_as_pgd():
         ]
         assert sum(parts) == left[type(policy)]  # batches and ranks do not matter
     assert left[Carried] == robust
-    assert weakness(left[Carried] / 200, robust / 200, 200) is None
-    words = weakness(left[Blind] / 200, robust / 200, 200)
+    assert weakness(left[Carried] / 200, robust / 200, 200, carried=True) is None
+    words = weakness(left[Blind] / 200, robust / 200, 200, carried=True)
     assert "too weak" in words
 
 
@@ -250,10 +251,10 @@ class Follow(nn.Module):
 
 
 def test_a_gap_of_few_images_is_no_warning():
-    assert weakness(0.32, 0.30, 1000) is None
-    assert weakness(0.33, 0.30, 1000) is not None
-    assert weakness(0.40, 0.30, 20) is None
-    assert weakness(0.60, 0.30, 20) is not None
+    assert weakness(0.32, 0.30, 1000, carried=True) is None
+    assert weakness(0.33, 0.30, 1000, carried=True) is not None
+    assert weakness(0.40, 0.30, 20, carried=True) is None
+    assert weakness(0.60, 0.30, 20, carried=True) is not None
 
 
 def test_a_training_says_in_its_progress_that_its_inner_attack_is_too_weak(tmp_path, monkeypatch):
@@ -262,3 +263,20 @@ def test_a_training_says_in_its_progress_that_its_inner_attack_is_too_weak(tmp_p
     Trainer(resnet_config(), tmp_path, device="cpu", report=reports.append).fit()
     assert [report.warning is not None for report in reports] == [False, True, False, True]
     assert "leaves 75.0% of the held-out images where PGD from cold starts leaves 25.0%" in reports[1].warning
+
+
+def test_a_pass_that_starts_at_a_carried_state_differentiates_the_solver_where_the_gradient_policy_does(deq, batch):
+    deq.gradient = rd.ThroughSolver()
+    x, y = batch
+    objective = PGDAT(inner=Carried(handed_on=True), steps=2, step_size=0.02)
+    objective(deq, x, y, Draws(0, 0)).total.backward()
+    assert all(p.grad is not None and p.grad.any() for p in deq.dynamics.parameters())
+
+
+def test_a_carried_state_that_is_not_finite_is_replaced_before_the_loss(deq, batch):
+    x, _ = batch
+    _, z0 = deq.begin(x)
+    z = torch.zeros_like(z0)
+    z[0] = torch.nan
+    logits = continued_pass(deq, x, CarriedState(z, 3), Draws(0, 0), "loss", deq.gradient)
+    assert logits.isfinite().all()

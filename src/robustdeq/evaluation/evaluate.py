@@ -129,8 +129,8 @@ def evaluate(
         answers=fingerprint(logits, first_logits(subject, x)),
     )
     check_buildable(plan.specs, subject, seed, classes)
-    store.clean_up()
     join(store, plan.wanted, rank, lambda: any(batch_dependent(s, x) for s in plan.scored.values()))
+    store.clean_up()
     keep = chosen.keep_images if keep_images is None else keep_images
     runner = Runner(plan, x, y, store, budget=budget, keep_images=keep, rank=rank, world_size=world_size, report=report)
     complete = runner.run()

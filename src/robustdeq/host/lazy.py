@@ -20,9 +20,11 @@ def lazily(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]
     def homes() -> dict[str, str]:
         """The module that each name is imported from."""
         import ast
-        from pathlib import Path
 
-        blocks = [node for node in ast.parse(Path(str(module.__file__)).read_text()).body if isinstance(node, ast.If)]
+        source = module.__spec__.loader.get_source(package)  # type: ignore[union-attr]
+        if source is None:
+            raise ImportError(f"{package} reads its list of names from its source, and this installation has none")
+        blocks = [node for node in ast.parse(source).body if isinstance(node, ast.If)]
         imports = [node for block in blocks for node in block.body if isinstance(node, ast.ImportFrom)]
         return {alias.name: str(node.module) for node in imports for alias in node.names}
 

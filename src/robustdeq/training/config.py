@@ -79,7 +79,7 @@ class ObjectiveConfig:
     unroll: int | None = None
     """Phantom steps of the loss's own passes; the model's own number if not given."""
     label_smoothing: float = 0.0
-    """Share of the cross-entropy's target that is spread evenly over all classes."""
+    """Share of the cross-entropy's target that is spread evenly over all classes; not in pretraining."""
 
     def __post_init__(self) -> None:
         _at_least(0, self, "steps", "beta")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,9 +48,13 @@ def logits_of(model: nn.Module, x: Tensor, states: StatePolicy, draws: Draws, na
 def continued_pass(
     model: DEQ, x: Tensor, start: CarriedState, draws: Draws, name: str, gradient: GradientPolicy
 ) -> Tensor:
-    """Logits of the pass of this name, whose solve starts at a carried state; the lowest-residual iterate is read."""
-    f, _ = model.begin(x, generator=draws.own_generator(f"dropout.{name}"))
-    with torch.no_grad():
-        solution = model.solve(f, start.z, max_steps=start.steps, record=False)
+    """Logits of the pass of this name, whose solve starts at a carried state; the lowest-residual iterate is read.
+
+    A carried state that is not finite is replaced by z^[0].
+    """
+    f, z0 = model.begin(x, generator=draws.own_generator(f"dropout.{name}"))
+    finite = start.z.isfinite().flatten(1).all(1).view(-1, *[1] * (z0.ndim - 1))
+    with nullcontext() if gradient.differentiates_solver else torch.no_grad():
+        solution = model.solve(f, torch.where(finite, start.z, z0), max_steps=start.steps, record=False)
     logits: Tensor = model.head(f.unpack(gradient.connect(f, model.read(solution, "lowest"))))
     return logits

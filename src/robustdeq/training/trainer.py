@@ -267,8 +267,9 @@ class Trainer:
         warning = None
         if validated:
             row |= {"validation_clean": clean, "validation_pgd": robust, "validation_inner": self.last_inner}
-            if robust is not None and self.last_inner is not None:
-                warning = weakness(self.last_inner, robust, len(self.validation_images))
+            if phase != "pretrain" and robust is not None and self.last_inner is not None:
+                carried = self.config.objective.inner == "carried"
+                warning = weakness(self.last_inner, robust, len(self.validation_images), carried=carried)
         rate = self.config.schedule.batch_size / max(pace.step(), 1e-9)
         log.write(row, rate=rate)
         left, loss = self._remaining(pace, phase), losses["loss"]

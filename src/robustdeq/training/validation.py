@@ -63,7 +63,7 @@ def inner_attack(model: nn.Module, objective: Adversarial, draws: Draws) -> Atta
     return attack
 
 
-def weakness(inner: float, pgd: float, images: int) -> str | None:
+def weakness(inner: float, pgd: float, images: int, *, carried: bool) -> str | None:
     """Words of warning if the inner attack leaves a higher accuracy than PGD from cold starts by over two points.
 
     Over so few images that two points are less than four of them, it must be more than four: less is chance.
@@ -73,6 +73,6 @@ def weakness(inner: float, pgd: float, images: int) -> str | None:
     return (
         f"the training's own attack leaves {inner:.1%} of the held-out images where PGD from cold starts leaves "
         f"{pgd:.1%}: it is too weak, and the model learns to hide from it (catastrophic overfitting, or dynamics that "
-        "contract too little to be followed). Remedies: more objective.steps or objective.inner_iterations, a jacobian "
-        "penalty, or objective.inner cold"
+        "contract too little to be followed). Remedies: more objective.steps, a jacobian penalty"
+        + (", more objective.inner_iterations, or objective.inner cold" if carried else "")
     )

@@ -10,6 +10,7 @@ from robustdeq.evaluation.run.batch import Batches
 from robustdeq.evaluation.run.progress import Tracker
 from robustdeq.evaluation.run.resume import PartialItem
 from robustdeq.evaluation.store.schema import PARTIAL_SCHEMA
+from robustdeq.evaluation.store.store import as_safetensors
 from robustdeq.threat import Linf
 from tests.evaluation.predictors import EPS, images, short
 
@@ -176,3 +177,26 @@ def test_removing_one_partial_item_leaves_the_others(tmp_path):
     assert other.read(torch.tensor([0]), 1) is not None
     other.remove()
     assert not (tmp_path / "partial").exists()
+
+
+def test_a_kill_between_the_two_files_of_a_partial_item_loses_no_batch(tmp_path):
+    item = PartialItem(Store(tmp_path), "pgd", 0, keep_images=True)
+    rows = _rows_of(range(4))
+    item.write(rows, torch.arange(4), torch.zeros(4, 1, 2, 2))
+    longer = as_safetensors((torch.arange(6), torch.ones(6, 1, 2, 2)))  # images come first, then rows
+    (tmp_path / "partial" / "pgd" / "shard-0000.safetensors").write_bytes(longer)
+    found = item.read(torch.arange(8), 2)
+    assert found is not None
+    assert (found[1].shape[0], found[2]) == (4, 4)
+
+
+def test_a_slower_process_does_not_replace_a_longer_partial_item(tmp_path):
+    item = PartialItem(Store(tmp_path), "pgd", 0, keep_images=False)
+    item.write(_rows_of(range(4)), torch.arange(4), torch.empty(0))
+    item.write(_rows_of(range(2)), torch.arange(2), torch.empty(0))
+    assert item.count() == 4
+
+
+def _rows_of(images):
+    empty = {name: pl.lit(None, dtype=kind).alias(name) for name, kind in PARTIAL_SCHEMA.items() if name != "image"}
+    return pl.DataFrame({"image": list(images)}).with_columns(*empty.values())

@@ -58,12 +58,16 @@ class PartialItem:
             return None
         found = rows["image"].unique(maintain_order=True).to_list()
         whole = len(found) % batch_size == 0 and found == index[: len(found)].tolist()
-        return (rows, pixels, len(found)) if whole and (len(pixels) == len(found) or not self.keep_images) else None
+        if not whole or (self.keep_images and len(pixels) < len(found)):
+            return None
+        return rows, pixels[: len(found)], len(found)  # a kill between the two files leaves more images than rows
 
     def write(self, rows: pl.DataFrame, index: Tensor, pixels: Tensor) -> None:
-        """Replace what is kept."""
+        """Replace what is kept, unless another process has got further with the same item."""
+        if self.count() > len(index):
+            return
         images = {self._images: as_safetensors((index, pixels))} if self.keep_images else {}
-        with suppress(FileNotFoundError):  # another process has finished the item and removes the folder
+        with suppress(FileNotFoundError, FileExistsError):  # another process finishes the item and removes the folder
             write_together({**images, self._rows: as_parquet(rows, PARTIAL_SCHEMA)})
 
     def remove(self) -> None:

@@ -37,7 +37,12 @@ def resume(r: Result, sources: Sequence[str] = ()) -> list[str]:
     found = []
     for request in {(entry.suite, entry.aware, entry.keep_images): entry for entry in manifest.asked}.values():
         if request.command is not None:
-            found.append(request.command + (f" --sources {shlex.join(shown)}" if sources else ""))
+            words = shlex.split(request.command)
+            if sources and "--sources" not in words:
+                words.append("--sources")
+            place = words.index("--sources") + 1 if sources else 0
+            words[place:place] = sources
+            found.append(shlex.join(words))
             continue
         flags = {"--union": manifest.union, "--aware": request.aware, "--keep-images": request.keep_images}
         on = [flag for flag, given in flags.items() if given]
