@@ -72,7 +72,7 @@ def test_an_attack_on_the_first_images_only_is_named_in_a_note(tmp_path, limit, 
     notes = " ".join(tables(tmp_path)["table-1"].notes)
     assert ("aa-ready on the first 5 of s" in notes) == said
     assert ("Attacks on some of the images" in notes) == said
-    assert ("Such an AA is over these images" in notes) == said
+    assert ("There AA is measured on these images only" in notes) == said
 
 
 def test_only_a_limited_autoattack_is_said_to_be_an_accuracy_over_fewer_images(tmp_path):

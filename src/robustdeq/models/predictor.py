@@ -107,7 +107,7 @@ class DynamicPredictor(nn.Module, ABC):
     """
 
     defended: bool = False
-    """Whether a pass differs from that of the undefended model; a different readout alone does not count."""
+    """Whether a pass differs from that of the undefended model; reading another state does not count."""
     early_state: int | None = None
     """The state that predictions are read from; None for the final one, which needs all solver steps."""
 
@@ -236,7 +236,7 @@ def _of_inner(name: str) -> Any:
 
 
 class Defence(DynamicPredictor):
-    """A predictor around a predictor: whatever a subclass does not override is that of the predictor inside.
+    """A predictor around a predictor: what a subclass does not override is forwarded to the predictor inside.
 
     To change what is read from a pass, override `read_out`. To change the input between solver steps, subclass
     `robustdeq.defences.InputDefence`.

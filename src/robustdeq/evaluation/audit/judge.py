@@ -37,7 +37,7 @@ FLAGS = {
     "batch-dependence": "predictions depend on the other images of the batch: images are not judged by themselves",
     "non-convergence": "the solver does not reach the equilibrium: gradients that assume it are wrong",
 }
-"""Flags and their meaning; docs/audit.md explains each."""
+"""Flags and their meaning; docs/flags.md explains each."""
 BLACK_BOX = ("square", "stored")
 """Attacks that see no gradient; those on the undefended base count as black-box too."""
 MASKING = ("vanishing-gradients", "black-box-beats-white-box", "more-steps-hurt", "large-eps")

@@ -23,7 +23,7 @@ from robustdeq.models.predictor import FINAL, entropy
 from robustdeq.threat import cross_entropy
 
 NO_PREDICTION = -1
-"""The prediction where a logit is NaN; wrong for every label, as attacks count it."""
+"""The prediction where a logit is NaN; equal to no label, so the image counts as misclassified."""
 
 
 class Batches:
@@ -83,7 +83,7 @@ class Batches:
         """Adversarial images, queries, and the deployed logits if the attack was on the deployed predictor."""
         if specs[0].attack == "stored":
             return stored_images(specs[0], self.folder, x, index), torch.zeros_like(y), None
-        if self.plan.wanted.all_states:  # all states are scored anyway: attack the base, which saves the defended pass
+        if self.plan.wanted.all_states:  # an oblivious attack makes the same images on the undefended model
             specs = [replace(spec, on="base") if spec.every_image and spec.blind else spec for spec in specs]
         result = attack_together(specs, number, self.plan.subject, self.plan.wanted.seed, x, y, index, self.watch)
         return result.images, result.queries, result.logits if specs[0].on == "deployed" else None

@@ -58,8 +58,8 @@ def fingerprint(logits: Tensor, again: Tensor) -> Answers | None:
 def batch_dependent(subject: Subject, x: Tensor) -> bool:
     """Whether predictions may depend on the other images of the batch, by the solver's kind or by a trial.
 
-    Neither test is enough by itself: a coupled solver may treat a few images as it treats each alone, and an encoder
-    may use statistics of its batch.
+    Neither test is enough by itself: with so few images a coupled solver may happen to give the same result, and an
+    encoder may use statistics of its batch.
     """
     if not subject.solves_alone:
         return True

@@ -28,7 +28,7 @@ from robustdeq.host.provenance import provenance
 GROWING = ("attacks", "suites", "asked", "notes", "runs")
 """Manifest fields that another run in the same store extends; all others must be equal."""
 DESCRIPTIVE = ("model.name", "model.kind", "answers")
-"""Manifest fields that may differ: the model's name may be another path, and answers are compared as numbers."""
+"""Manifest fields that may differ: the model may have another path, and answers are compared within a tolerance."""
 SHOWN = 12
 """Number of differences that a refusal shows; one difference may be in all of 144 attacks."""
 PATIENCE = 600.0

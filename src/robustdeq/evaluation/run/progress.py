@@ -24,7 +24,7 @@ class Interval:
     """Bounds of an accuracy."""
 
     low: float
-    """Share of images that every attack has failed on."""
+    """Share of images that are still right after all attacks on them are done."""
     high: float
     """Share of images that no attack has broken yet."""
 

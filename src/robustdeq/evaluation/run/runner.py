@@ -55,7 +55,7 @@ class Runner:
         self.given_up: str | None = None
         """The attack that the end of the budget cut off."""
         self.schedule = Schedule(plan, len(y))
-        specs = [record.spec for record in store.manifest.attacks.values()]  # of all suites: the union is over them all
+        specs = [record.spec for record in store.manifest.attacks.values()]  # attacks of earlier suites count too
         self.bounds = Bounds(store, specs, plan.wanted.threat, len(y), plan.wanted.shard_size)
         self.batches = Batches(plan, x, y, store.folder, self._watch)
         self.tracker = Tracker(budget)
@@ -153,7 +153,7 @@ class Runner:
     def _run_attacks(self, bundle: Bundle, index: Tensor) -> tuple[int, list[Item]]:
         """Attack and score the images of a bundle, resuming after the batches that an earlier run has kept.
 
-        Reruns stored attacks of the bundle too: rounding must not depend on what ran before.
+        All attacks of a bundle are recomputed even if some are stored: batches, and so rounding, are always the same.
 
         Returns:
             The number of images that this run has attacked, and the items that it has written.
@@ -161,7 +161,7 @@ class Runner:
         first, size = bundle[0], self.plan.wanted.batch_size
         specs = [resolved(self.store, self.schedule.specs[str(item.attack)]) for item in bundle]
         pairs = torch.cartesian_prod(torch.arange(len(specs)), index).reshape(-1, 2)
-        partial = self._partial(first)  # a bundle of several items is one batch, which is never partial
+        partial = self._partial(first)  # only a bundle of one item can have partial results
         table, pixels = pl.DataFrame(schema=PARTIAL_SCHEMA), self.batches.images(index[:0]).cpu()
         done = 0
         if len(pairs) > size and (found := partial.read(index, size)) is not None:

@@ -23,7 +23,7 @@ OWN = ("steps", "damping")
 def bundles(
     specs: Sequence[AttackSpec], subject: Subject, shard_size: int, batch_size: int
 ) -> list[tuple[AttackSpec, ...]]:
-    """Groups attacks that can share a batch with a whole data shard each; a group keeps the place of its first attack.
+    """Groups attacks that can share a batch with a whole data shard each; groups are ordered by their first attack.
 
     The groups depend on the configuration alone, not on what is done already: rounding is the same in every run with
     this batch size.

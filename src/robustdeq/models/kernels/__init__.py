@@ -5,8 +5,8 @@ weight-normed layers are kept while they are constant, and BatchNorm is folded i
 """
 
 from robustdeq.models.kernels.convolution import Kernel, Pointwise, untiled
-from robustdeq.models.kernels.folding import folded
+from robustdeq.models.kernels.folding import FoldedCopies
 from robustdeq.models.kernels.weight_norm import WeightNormConv2d
 from robustdeq.models.modes import constant_weights
 
-__all__ = ["Kernel", "Pointwise", "WeightNormConv2d", "constant_weights", "folded", "untiled"]
+__all__ = ["FoldedCopies", "Kernel", "Pointwise", "WeightNormConv2d", "constant_weights", "untiled"]

@@ -10,17 +10,16 @@ from torch import nn
 from typing_extensions import override
 
 from robustdeq.models.deq import DEQ, Readout
-from robustdeq.models.kernels import folded
+from robustdeq.models.kernels import FoldedCopies
 from robustdeq.models.mdeq.config import MDEQConfig
 from robustdeq.models.mdeq.dynamics import MDEQDynamics
 from robustdeq.models.mdeq.encoder import Encoder
 from robustdeq.models.mdeq.head import Head
-from robustdeq.models.modes import KeepsWeights
 from robustdeq.models.pretrained import Architecture
 from robustdeq.solve import GradientPolicy, Solver
 
 
-class MDEQ(KeepsWeights, DEQ):
+class MDEQ(DEQ):
     """The multiscale DEQ classifier.
 
     Args:
@@ -56,10 +55,10 @@ class MDEQ(KeepsWeights, DEQ):
         )
         self.config = config
         self.architecture = Architecture("mdeq", asdict(config))
+        self._folded = FoldedCopies()
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     @override
     def inference_parts(self) -> tuple[nn.Module, nn.Module]:
-        """Copies with folded BatchNorm, made once per `constant_weights` scope."""
-        weights = [t for part in (self.encoder, self.head) for t in (*part.parameters(), *part.buffers())]
-        return self.computed_once(weights, lambda: (folded(self.encoder), folded(self.head)))
+        encoder, head = self._folded(self.encoder, self.head)
+        return encoder, head

@@ -62,7 +62,10 @@ def table_1(results: list[Result]) -> Table:
 def table_1_in_part(results: list[Result]) -> Table:
     """Table 1 of results with a part of the grid, shown apart where others have all of it."""
     whole = table_1(results)
-    note = "A part of the grid, such as its strongest attacks, or none of it: Tables 6 to 8 and the states are without."
+    note = (
+        "A part of the grid, such as its strongest attacks, or none of it. These results are left out of Tables 6 to 8 "
+        "and of the table of states."
+    )
     title = "Table 1, in part. Accuracy (%) on clean images and under a part of the grid, or none of it"
     return replace(whole, name="table-1-in-part", title=title, notes=(note, *whole.notes))
 
@@ -72,7 +75,7 @@ def _limited(results: list[Result]) -> str:
     found = [(r, name, count) for r in results for name, count in limited(r).items()]
     cases = ", ".join(f"{name} on the first {count} of {r.name}" for r, name, count in found)
     aa = any(r.manifest.attacks[name].spec.is_standard_autoattack for r, name, _ in found)
-    words = " Such an AA is over these images, PGD beside it over all." if aa else ""
+    words = " There AA is measured on these images only, PGD on all." if aa else ""
     return f"Attacks on some of the images: {cases}. The union counts them where they were run.{words}"
 
 
