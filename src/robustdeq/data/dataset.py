@@ -35,7 +35,7 @@ class Dataset:
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
-        """(C, H, W)."""
+        """Shape (C, H, W) of one image."""
         channels, height, width = self.train.pixels.shape[1:]
         return channels, height, width
 

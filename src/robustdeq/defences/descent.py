@@ -85,7 +85,7 @@ class SmoothDescent:
     smoothing: float = 1.0
 
     def __call__(self, H: InputEntropy, f: BoundDynamics, z: Tensor, x: Tensor, x_hat: Tensor) -> Tensor:
-        """The new x^."""
+        """The images x^ after the updates of one intervention."""
         result: Tensor = _Recomputed.apply(self, H, f, z, x, x_hat)
         return result
 

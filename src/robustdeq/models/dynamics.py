@@ -18,7 +18,7 @@ class BoundDynamics(ABC):
 
     @abstractmethod
     def __call__(self, z: Tensor) -> Tensor:
-        """f(z; u)."""
+        """The next state f(z; u), shaped like z."""
 
     @abstractmethod
     def prepare(self, z: Tensor) -> Any:
@@ -78,7 +78,7 @@ class SplitDynamics(nn.Module, ABC):
         """The initial state z^[0] of a pass with this injection."""
 
     def forward(self, z: Tensor, u: Any) -> Tensor:
-        """f(z; u)."""
+        """The next state f(z; u), shaped like z."""
         return self.bind(u)(z)
 
 

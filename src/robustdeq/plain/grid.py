@@ -13,7 +13,7 @@ ITERATIONS = 10
 
 
 def deployed_logits(model: MDEQ, x: Tensor) -> Tensor:
-    """h(z^[N])."""
+    """Logits h(z^[N]) of the deployed state."""
     with torch.no_grad():
         f = CountedDynamics(model, model.encoder(x))
         return model.head(f.split(solve(f, max_steps=model.solver.max_steps).states[-1]))

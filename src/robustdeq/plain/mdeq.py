@@ -37,7 +37,7 @@ class CountedDynamics:
         return [part.reshape(-1, *shape) for part, shape in zip(parts, self.shapes, strict=True)]
 
     def zero(self) -> Tensor:
-        """z^[0]."""
+        """The initial state z^[0]."""
         return self.u.new_zeros(len(self.u), sum(map(math.prod, self.shapes)))
 
 

@@ -47,7 +47,7 @@ class LowRankInverse:
         return self.v_buffer[: self.rank].transpose(0, 1)
 
     def apply(self, x: Float[Tensor, "B D"]) -> Float[Tensor, "B D"]:
-        """B x."""
+        """The product B x, per sample."""
         return _combine(x, (x[:, None] @ self.v.mT) * self.scale[:, None], self.u)
 
     def apply_transposed(self, x: Float[Tensor, "B D"], rank: Int[Tensor, " B"] | None = None) -> Float[Tensor, "B D"]:

@@ -11,7 +11,7 @@ DLR_OFFSET = 1e-12
 
 
 def cross_entropy(logits: Tensor, y: Tensor) -> Tensor:
-    """-log p_y."""
+    """Cross-entropy -log p_y of each image."""
     return F.cross_entropy(_precise(logits), y, reduction="none")
 
 

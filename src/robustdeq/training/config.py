@@ -46,7 +46,7 @@ class DataConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectiveConfig:
-    """The loss."""
+    """The loss that training minimises, and its inner attack."""
 
     kind: Literal["standard", "pgdat", "trades"] = "trades"
     """Cross-entropy on clean images, PGD adversarial training, or TRADES."""
