@@ -71,7 +71,8 @@ def test_ctrl_c_at_any_moment_of_the_start_is_one_line(tmp_path, seconds):
     process.send_signal(signal.SIGINT)
     _, error = process.communicate(timeout=60)
     assert len(error.splitlines()) <= 1, error
-    assert process.returncode in (1, 130)  # a fast machine has answered before
+    # a fast machine has answered before (1), or its interpreter, which is shutting down, dies of the signal itself
+    assert process.returncode in (1, 130, -signal.SIGINT)
 
 
 @pytest.mark.long
