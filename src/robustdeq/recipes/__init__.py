@@ -22,11 +22,14 @@ def list_recipes() -> list[str]:
     return sorted(path.stem for path in FOLDER.glob("*.yaml"))
 
 
-def read_recipe(name: str | Path) -> dict[str, Any]:
-    """A shipped recipe by name, or a YAML file, as nested dictionaries; `extends: NAME` starts from another recipe."""
+def read_recipe(name: str | Path, folder: Path = Path()) -> dict[str, Any]:
+    """A shipped recipe by name, or a YAML file, as nested dictionaries.
+
+    `extends: NAME` starts from another recipe; a file's path is relative to `folder`, that of the extending file.
+    """
     path = FOLDER / f"{name}.yaml"
     if not path.is_file():
-        path = Path(name)
+        path = folder / name
     if not path.is_file():
         hint = did_you_mean(str(name), list_recipes(), "'robustdeq recipes' lists them")
         raise ValueError(f"no recipe named {name}, and no such file; {hint}")
@@ -37,7 +40,7 @@ def read_recipe(name: str | Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise ValueError(f"{path} is not a recipe: expected a mapping at the top")
     base = content.pop("extends", None)
-    return content if base is None else merge(read_recipe(base), content)
+    return content if base is None else merge(read_recipe(base, path.parent), content)
 
 
 def merge(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
