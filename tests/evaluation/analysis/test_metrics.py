@@ -196,6 +196,17 @@ def test_paired_differences_are_over_equal_attacks_where_all_of_them_were_tried(
     assert (found.value, found.images) == (0, 3)
 
 
+def test_methods_with_several_trainings_are_compared_over_the_attacks_that_all_have(store, tmp_path):
+    fewer = {"pgd-i1-K1-l0.5": "111110"}
+    better = [write(tmp_path / name, fewer) for name in ("b0", "b1")]
+    found = pairing.difference_over_seeds([store, store], better)
+    assert found.value == pytest.approx(5 / 6 - 3 / 6)
+    assert found.low <= found.value <= found.high
+    other = write(tmp_path / "other", sha="other")
+    with pytest.raises(ValueError, match="different images"):
+        pairing.difference_over_seeds([store, store], [better[0], other])
+
+
 def test_the_transfer_matrix_takes_minima_over_the_grids(tmp_path):
     a = write(tmp_path / "a")
     grid = {"from.a.pgd-i1-K1-l0.5": "110000", "from.a.pgd-i2-K1-l1": "111000"}

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from robustdeq.evaluation.analysis.seeds import hierarchical_difference as hierarchical_difference
 from robustdeq.evaluation.analysis.statistics import Share, bootstrap_minimum, wilson
 from robustdeq.evaluation.store.attack_spec import AttackSpec
 from robustdeq.evaluation.store.sources import source_at

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from robustdeq.evaluation.analysis.metrics import DEPLOYED, check_complete, check_union_known, judged_attacks, outcomes
+from robustdeq.evaluation.analysis.seeds import hierarchical_difference
 from robustdeq.evaluation.analysis.statistics import Difference, bootstrap_difference
 from robustdeq.evaluation.store.store import Store
 
@@ -27,16 +29,53 @@ def difference(
         The difference on the first images, as many as all these attacks were run on.
     """
     names = shared_attacks(a, b, judged_attacks(a)) if attacks is None else list(attacks)
-    if not names:
-        raise ValueError(f"{a.folder} and {b.folder} share no attack: nothing to compare but clean images")
-    if a.manifest.data.sha256 != b.manifest.data.sha256:
-        raise ValueError(f"{a.folder} and {b.folder} were evaluated on different images: nothing to pair")
-    for store in (a, b):
-        check_complete(store, names)
+    left, right = _union_outcomes([a, b], names, predictor, state)
+    return bootstrap_difference(left, right)
+
+
+def difference_over_seeds(
+    a: Sequence[Store],
+    b: Sequence[Store],
+    attacks: Sequence[str] | None = None,
+    *,
+    predictor: str = DEPLOYED,
+    state: str | None = None,
+) -> Difference:
+    """Mean union accuracy of method b minus that of a, each trained under several seeds; over images and seeds.
+
+    Args:
+        a: One store per training of the method that is subtracted, at least two.
+        b: One store per training of the other method, at least two.
+        attacks: Names of attacks; those that all stores have if not given.
+        predictor: The scored predictor.
+        state: "1".."N" or "final"; the deployed one if not given.
+    """
+    stores = [*a, *b]
+    names = judged_attacks(stores[0]) if attacks is None else list(attacks)
+    if attacks is None:
+        for other in stores[1:]:
+            names = shared_attacks(stores[0], other, names)
+    outcomes = np.stack(_union_outcomes(stores, names, predictor, state))
+    return hierarchical_difference(outcomes[: len(a)], outcomes[len(a) :])
+
+
+def _union_outcomes(
+    stores: Sequence[Store], attacks: Sequence[str], predictor: str, state: str | None
+) -> list[NDArray[np.bool_]]:
+    """For each store, whether each image survives all these attacks, on the images that all stores ran them on."""
+    first = stores[0]
+    if not attacks:
+        raise ValueError(
+            f"{' and '.join(str(s.folder) for s in stores)} share no attack: nothing to compare but clean images"
+        )
+    for store in stores:
+        if store.manifest.data.sha256 != first.manifest.data.sha256:
+            raise ValueError(f"{first.folder} and {store.folder} were evaluated on different images: nothing to pair")
+        check_complete(store, attacks)
         check_union_known(store, predictor, state)
-    tried = min(tried_images(s, names) for s in (a, b))
-    left, right = (outcomes(s, names, predictor=predictor, state=state)[0][:tried] for s in (a, b))
-    return bootstrap_difference(np.all(left, axis=1), np.all(right, axis=1))
+    tried = min(tried_images(store, attacks) for store in stores)
+    each = (outcomes(store, attacks, predictor=predictor, state=state)[0][:tried] for store in stores)
+    return [np.all(correct, axis=1) for correct in each]
 
 
 def shared_attacks(a: Store, b: Store, attacks: Sequence[str]) -> list[str]:

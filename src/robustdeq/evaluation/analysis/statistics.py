@@ -58,9 +58,9 @@ def bootstrap_minimum(correct: NDArray[np.bool_], tried: NDArray[np.bool_] | Non
     counts, images = (correct & tried).sum(axis=0), tried.sum(axis=0)
     smallest = int((counts / images).argmin())
     share = wilson(int(counts[smallest]), int(images[smallest]))
-    means = _resampled_means((correct & tried).astype(np.float32), seed)
+    means = resampled_means((correct & tried).astype(np.float32), seed)
     if not tried.all():
-        drawn = _resampled_means(tried.astype(np.float32), seed)  # the same draws
+        drawn = resampled_means(tried.astype(np.float32), seed)  # the same draws
         nowhere = np.full_like(drawn, np.inf)  # an attack without drawn images is not the smallest
         means = np.divide(means, drawn, out=nowhere, where=drawn > 0)
     low, high = _percentiles(means.min(axis=1))
@@ -94,7 +94,7 @@ def bootstrap_difference(a: NDArray[np.bool_], b: NDArray[np.bool_], *, seed: in
     below = float(np.hypot(gained.value - gained.low, lost.high - lost.value))
     above = float(np.hypot(gained.high - gained.value, lost.value - lost.low))
     paired = b.astype(np.float32) - a.astype(np.float32)
-    low, high = _percentiles(_resampled_means(paired[:, None], seed)[:, 0])
+    low, high = _percentiles(resampled_means(paired[:, None], seed)[:, 0])
     return Difference(value, min(low, value - below), max(high, value + above), images)
 
 
@@ -105,12 +105,12 @@ def bootstrap_minimum_difference(a: NDArray[np.bool_], b: NDArray[np.bool_], *, 
     `bootstrap_difference` of the two smallest columns.
     """
     fixed = bootstrap_difference(*(c[:, int(c.mean(axis=0).argmin())] for c in (a, b)), seed=seed)
-    left, right = (_resampled_means(c.astype(np.float32), seed).min(axis=1) for c in (a, b))  # the same draws
+    left, right = (resampled_means(c.astype(np.float32), seed).min(axis=1) for c in (a, b))  # the same draws
     low, high = _percentiles(right - left)
     return Difference(fixed.value, min(low, fixed.low), max(high, fixed.high), len(a))
 
 
-def _resampled_means(values: NDArray[np.float32], seed: int) -> NDArray[np.float64]:
+def resampled_means(values: NDArray[np.float32], seed: int) -> NDArray[np.float64]:
     """Column means over images drawn with replacement, (RESAMPLES, columns)."""
     images = len(values)
     return np.concatenate([weights @ values / images for weights in _draws(images, seed)]).astype(np.float64)
