@@ -111,3 +111,24 @@ def test_a_non_finite_image_is_contained(model, x, bad):
     assert trajectory.status[1] == rd.Status.NON_FINITE
     assert (trajectory.status[others] == undisturbed.status[others]).all()
     torch.testing.assert_close(trajectory.states[:, others], undisturbed.states[:, others], rtol=0, atol=1e-10)
+
+
+def test_residual_blocks_of_the_encoder_stand_where_they_are_asked_for_and_keep_the_resolution(make_mdeq, make_images):
+    plain, model = make_mdeq(downsample=2), make_mdeq(downsample=2, encoder_blocks=[2, 1])
+    kinds = [type(m).__name__ for m in model.encoder.stem]
+    assert kinds == [
+        *["Conv2d", "BatchNorm2d", "ReLU"],
+        *["BasicBlock"] * 2,
+        *["Conv2d", "BatchNorm2d", "ReLU"],
+        "BasicBlock",
+    ]
+    x = make_images(2, 3, 16, 16)
+    assert model.encoder(x).shape == plain.encoder(x).shape
+    encoder, _ = model.inference_parts()
+    torch.testing.assert_close(encoder(x), model.encoder(x), rtol=1e-12, atol=1e-12)  # folded or not
+
+
+@pytest.mark.parametrize("blocks", [(1, 1, 1), (-1,)])
+def test_blocks_that_no_convolution_of_the_stem_has_are_refused(make_mdeq, blocks):
+    with pytest.raises(ValueError, match="encoder_blocks has a count"):
+        make_mdeq(downsample=2, encoder_blocks=blocks)

@@ -95,3 +95,8 @@ def test_pretraining_is_the_truncated_network_on_clean_images(make_trainer, monk
     known = trainer.data.train.pixels01().flatten(1)
     for _, images, _ in calls[:2]:
         assert all((known == image.flatten()).all(1).any() for image in images)
+
+
+def test_a_schedule_of_steps_has_that_length_whatever_the_epochs(make_trainer):
+    trainer = make_trainer({"schedule": {"steps": 7, "max_steps": None}})
+    assert (trainer.total, trainer.schedule_steps) == (7, 7)

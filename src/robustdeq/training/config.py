@@ -155,8 +155,10 @@ class ScheduleConfig:
     """After the warm-up, half a cosine or a straight line; onecycle warms up over 2/5 of all steps if not told."""
     epochs: int = 10
     """Passes over the training set, pretraining included."""
+    steps: int | None = None
+    """Length of the schedule in steps, instead of `epochs`."""
     max_steps: int | None = None
-    """Stop after this many steps if that is earlier; the learning rate still follows the schedule of all epochs."""
+    """Stop after this many steps if that is earlier; the learning rate still follows the whole schedule."""
     batch_size: int = 96
     """Images per step over all processes."""
     lr: float = 1e-3
@@ -175,7 +177,7 @@ class ScheduleConfig:
     """Decay of an exponential moving average of the weights; if given, the average is validated and saved."""
 
     def __post_init__(self) -> None:
-        _at_least(1, self, "epochs", "max_steps", "batch_size", "pretrain_layers")
+        _at_least(1, self, "epochs", "steps", "max_steps", "batch_size", "pretrain_layers")
         if self.ema is not None and not 0 <= self.ema < 1:
             raise ValueError(f"ema must lie in [0, 1), got {self.ema}")
         _at_least(0, self, "lr", "final_lr", "warmup_steps", "weight_decay", "pretrain_steps")

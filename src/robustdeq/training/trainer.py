@@ -110,7 +110,7 @@ class Trainer:
                     model.compile()
 
         self.steps_per_epoch = steps_per_epoch(len(self.data.train), config.schedule.batch_size)
-        self.schedule_steps = self.steps_per_epoch * config.schedule.epochs
+        self.schedule_steps = config.schedule.steps or self.steps_per_epoch * config.schedule.epochs
         limit = config.schedule.max_steps
         self.total = self.schedule_steps if limit is None else min(limit, self.schedule_steps)
         self.step = 0

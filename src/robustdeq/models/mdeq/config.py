@@ -24,12 +24,15 @@ class MDEQConfig:
     final_channels: int = 1680
     downsample: int = 0
     """Number of times the stem halves the resolution."""
+    encoder_blocks: Sequence[int] = ()
+    """Residual blocks after each convolution of the stem, first to last; none where not given. (1, 0) with downsample 2
+    is one block at half the resolution of the image."""
     mean: Sequence[float] | None = None
     std: Sequence[float] | None = None
     """Pixel normalisation (x - mean) / std as the model's first layer; none by default."""
 
     def __post_init__(self) -> None:
-        for name in ("channels", "head_channels", "mean", "std"):  # lists in JSON and YAML
+        for name in ("channels", "head_channels", "encoder_blocks", "mean", "std"):  # lists in JSON and YAML
             value = getattr(self, name)
             if value is not None:
                 object.__setattr__(self, name, tuple(value))
@@ -40,6 +43,12 @@ class MDEQConfig:
         if self.groups < 2 or any(c % self.groups for c in self.channels):
             raise ValueError(
                 f"groups must be at least 2 and divide every scale's channels {self.channels}: {self.groups}"
+            )
+        convolutions = max(2, self.downsample)
+        if len(self.encoder_blocks) > convolutions or min(self.encoder_blocks, default=0) < 0:
+            raise ValueError(
+                f"encoder_blocks has a count >= 0 for each of the stem's {convolutions} convolutions at most, got "
+                f"{self.encoder_blocks}"
             )
         if not 0 <= self.dropout < 1:
             raise ValueError(f"dropout must lie in [0, 1), got {self.dropout}")

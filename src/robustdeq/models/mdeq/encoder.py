@@ -8,10 +8,11 @@ from torch import Tensor, nn
 from robustdeq.models.checks import check_channels
 from robustdeq.models.mdeq.blocks import Normalize, conv_bn_relu
 from robustdeq.models.mdeq.config import MDEQConfig
+from robustdeq.models.residual import BasicBlock
 
 
 class Encoder(nn.Module):
-    """Pixels to injection: optional normalisation, the stem, and a 1x1 convolution.
+    """Pixels to injection: optional normalisation, the stem, possibly with residual blocks, and a 1x1 convolution.
 
     The 1x1 convolution is left out where the image is not downsampled and there are at most two scales.
     """
@@ -23,10 +24,11 @@ class Encoder(nn.Module):
         self.normalize = (
             Normalize(config.mean, config.std) if config.mean is not None and config.std is not None else nn.Identity()
         )
-        stem = conv_bn_relu(config.in_channels, width, 3, 2 if times >= 1 else 1)
-        stem += conv_bn_relu(width, width, 3, 2 if times >= 2 else 1)
-        for _ in range(times - 2):
-            stem += conv_bn_relu(width, width, 3, 2)
+        stem = []
+        for k in range(max(2, times)):
+            stem += conv_bn_relu(config.in_channels if k == 0 else width, width, 3, 2 if times > k else 1)
+            blocks = config.encoder_blocks[k] if k < len(config.encoder_blocks) else 0
+            stem += [BasicBlock(width, width, 1) for _ in range(blocks)]
         self.stem = nn.Sequential(*stem)
         injected = times > 0 or len(config.channels) > 2
         self.injection = nn.Sequential(*conv_bn_relu(width, width, 1)) if injected else nn.Identity()
