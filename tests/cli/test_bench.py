@@ -66,7 +66,14 @@ def test_bench_train_has_a_row_for_each_objective_and_its_multiply_adds(tmp_path
         records[f"{name}, carried J=1"]["f_equivalents"] < records[name]["f_equivalents"]
         for name in ("pgdat", "trades")
     )
+    assert {(r["objective"], r["states"], r["inner"], r.get("iterations")) for r in records.values()} == {
+        (objective, states, *inner)
+        for objective in ("pgdat", "trades")
+        for states in ("final", "random")
+        for inner in (("cold", None), ("carried", 1), ("carried", 2))
+    }
     for r in records.values():
+        assert r["samples_per_second"] == pytest.approx(1 / r["ours"])
         assert r["speedup"] == pytest.approx(r["plain"] / r["ours"])
         assert r["speedup"] == pytest.approx(r["speedup_at_peak"] * r["fraction_of_peak"])
     # random states leave half of the solves out; TRADES' clean prediction is computed once, not at every inner step
@@ -83,6 +90,9 @@ def test_bench_defence_says_what_arithmetic_allows(tmp_path, capsys, monkeypatch
     assert main(words) == 0
     main_row, other = json.loads(file.read_text())
     assert (main_row["name"], other["name"]) == ("defended T_f=2 R=10", "defended T_f=8 R=1, grid")
+    assert [(r["every"], r["steps"], r["grid"]) for r in (main_row, other)] == [(2, 10, False), (8, 1, True)]
+    assert main_row["f_equivalents"] > 3 * other["f_equivalents"] > 3 * 8
+    assert main_row["samples_per_second"] == pytest.approx(1 / main_row["ours"])
     assert main_row["over_undefended"] == pytest.approx(
         main_row["over_undefended_at_peak"] / main_row["fraction_of_peak"]
     )

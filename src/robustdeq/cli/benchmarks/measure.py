@@ -99,6 +99,14 @@ def multiply_adds(job: Callable[[], Any]) -> int:
     return count.macs
 
 
+@torch.no_grad()
+def macs_of_f(model: MDEQ, x: Tensor) -> int:
+    """Multiply-adds of one evaluation of f on these images: the unit of f-equivalents."""
+    f, z0 = model.begin(x)
+    z = f(z0)  # the weights are computed at the first call
+    return multiply_adds(partial(f, z))
+
+
 def model_and_images(name: str, batch: int) -> tuple[MDEQ, Tensor]:
     """The model of this name in eval mode, and random images."""
     model = create_model(name).eval()

@@ -12,7 +12,14 @@ import torch._functorch.config as functorch
 from torch import Tensor
 from typing_extensions import override
 
-from robustdeq.cli.benchmarks.measure import arithmetic, beside_plain, model_and_images, multiply_adds, times
+from robustdeq.cli.benchmarks.measure import (
+    arithmetic,
+    beside_plain,
+    macs_of_f,
+    model_and_images,
+    multiply_adds,
+    times,
+)
 from robustdeq.models import MDEQ
 from robustdeq.plain import default_layout
 from robustdeq.plain import training as plain
@@ -47,6 +54,12 @@ class Row:
         """The name of the record."""
         states = f"{self.kind} + random" if self.random else self.kind
         return states if self.iterations is None else f"{states}, carried J={self.iterations}"
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """What it trains with, as fields of the record."""
+        inner = {"inner": "cold"} if self.iterations is None else {"inner": "carried", "iterations": self.iterations}
+        return {"objective": self.kind, "states": "random" if self.random else "final", **inner}
 
     def objective(self) -> Objective:
         """The objective of our side."""
@@ -103,10 +116,7 @@ def train(
     jobs = [partial(step, row) for row in ROWS for step in (our_step, plain_step)]
     say(f"{name}: counting multiply-adds")
     macs = [multiply_adds(job) for job in jobs]
-    with torch.no_grad():
-        f, z0 = ours.begin(x)
-        z = f(z0)  # the weights are computed at the first call
-        one_f = multiply_adds(partial(f, z))
+    one_f = macs_of_f(ours, x)
     if compiled:
         functorch.donated_buffer = False  # a carried inner attack walks back through one graph twice
         ours.compile()
@@ -117,6 +127,7 @@ def train(
             "name": f"{row.label}{', compiled' if compiled else ''}",
             "model": name,
             "batch": batch,
+            **row.fields,
             **beside_plain(mine, theirs, batch),
             "samples_per_second": batch / least[row],
             **({} if row.iterations is None else {"over_cold": least[replace(row, iterations=None)] / least[row]}),
