@@ -3,6 +3,8 @@
 import jaxtyping
 import pytest
 
+from tests.browser import browser as browser
+
 
 @pytest.fixture
 def as_installed():
