@@ -7,17 +7,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from robustdeq.attacks.oracles import Oracle
 from robustdeq.threat import Threat
 
 
-def check_arguments(oracle: Oracle, x: Tensor, y: Tensor, index: Sequence[int] | Tensor | None) -> None:
-    """Require an oracle, images with pixels in [0, 1] or NaN, one label per image, and one index per image if any."""
-    if not isinstance(oracle, Oracle):
-        raise TypeError(
-            f"expected an oracle, got {type(oracle).__name__}: "
-            "wrap a predictor, for example in Direct(predictor), to say which gradient the attacker has"
-        )
+def check_arguments(x: Tensor, y: Tensor, index: Sequence[int] | Tensor | None) -> None:
+    """Require images with pixels in [0, 1] or NaN, one label per image, and one index per image if any."""
     if not isinstance(x, Tensor) or not x.is_floating_point():
         found = x.dtype if isinstance(x, Tensor) else type(x).__name__
         raise TypeError(f"expected floating-point pixels in [0, 1], got {found}; convert with x.float() / 255")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import ClassVar, Literal
 
@@ -13,7 +13,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from robustdeq.attacks.arguments import check_arguments, checked_start, rows_like
-from robustdeq.attacks.oracles import Direct, Oracle
+from robustdeq.attacks.oracles import Direct, Oracle, natural_oracle
 from robustdeq.attacks.task import Task, Watch, fooled, keys_of, random_starts
 from robustdeq.threat import Threat
 
@@ -31,6 +31,8 @@ class AttackResult:
     queries: Int[Tensor, " B"]
     """Number of times each image was shown to the oracle, the passes that judge success included. A pass counts once,
     whether it asks the surrogate, the deployed predictor or both, with or without a gradient."""
+    oracle: str
+    """The oracle that the attack saw, such as UnrolledState(state=2)."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ class Attack(ABC):
 
     def __call__(
         self,
-        oracle: Oracle,
+        oracle: Oracle | Callable[[Tensor], Tensor],
         x: Tensor,
         y: Tensor,
         *,
@@ -92,7 +94,7 @@ class Attack(ABC):
         """Attack a batch.
 
         Args:
-            oracle: The attacker's view of the predictor.
+            oracle: The attacker's view of the predictor; for a model or another predictor, its `natural_oracle`.
             x: Pixels in [0, 1], (B, ...).
             y: Labels, (B,), int64.
             start: Starting points of the first run, inside the ball. If None, the attack chooses, usually at random.
@@ -101,7 +103,8 @@ class Attack(ABC):
             index: Positions of the images in the data set, which seed their random numbers; if None, their pixels do.
             watch: Progress callback, called at every pass of the oracle.
         """
-        check_arguments(oracle, x, y, index)
+        oracle = natural_oracle(oracle)
+        check_arguments(x, y, index)
         if start is not None and not self.takes_start:
             raise ValueError(f"{self.name} chooses where it starts: leave start=None")
         with torch.inference_mode(False), torch.enable_grad(), oracle.prepared():
@@ -138,7 +141,13 @@ class Attack(ABC):
             logits = batch.deployed(images, batch.all_rows)
         elif len(rows) > 0:
             logits[rows] = batch.deployed(images[rows], rows)
-        return AttackResult(images=images, logits=logits, success=fooled(logits, batch.y), queries=batch.queries)
+        return AttackResult(
+            images=images,
+            logits=logits,
+            success=fooled(logits, batch.y),
+            queries=batch.queries,
+            oracle=batch.oracle.name,
+        )
 
     def contained(self, task: Task) -> Tensor:
         """The search's images, projected into the ball and [0, 1]; the received image where one is not finite."""

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from robustdeq.attacks.arguments import check_arguments
 from robustdeq.attacks.ascent import input_gradient
-from robustdeq.attacks.oracles import Oracle
+from robustdeq.attacks.oracles import Oracle, natural_oracle
 from robustdeq.attacks.task import deployed_values
 from robustdeq.threat import margin
 
@@ -40,7 +40,13 @@ class GradientHonesty:
 
 
 def gradient_honesty(
-    oracles: Mapping[str, Oracle], x: Tensor, y: Tensor, *, directions: int = 64, step: float = 1e-4, seed: int = 0
+    oracles: Mapping[str, Oracle | Callable[[Tensor], Tensor]],
+    x: Tensor,
+    y: Tensor,
+    *,
+    directions: int = 64,
+    step: float = 1e-4,
+    seed: int = 0,
 ) -> GradientHonesty:
     """Compare each oracle's gradient of the deployed margin with central finite differences.
 
@@ -49,22 +55,22 @@ def gradient_honesty(
     `step`.
 
     Args:
-        oracles: Oracles by name.
+        oracles: Oracles by name; a predictor stands for its `natural_oracle`.
         x: Pixels in [0, 1], (B, ...).
         y: Labels, (B,), int64.
         directions: Number of directions, at most the number of pixels; each costs two deployed passes.
         step: Step of the differences in pixel units; choose it smaller, such as 1e-6, if many ReLUs would switch in it.
         seed: Seed of the directions.
     """
-    for oracle in oracles.values():
-        check_arguments(oracle, x, y, None)
+    views = {name: natural_oracle(oracle) for name, oracle in oracles.items()}
+    check_arguments(x, y, None)
     with torch.inference_mode(False), torch.enable_grad():
         x, y = x.detach().clone(), y.clone()
         axes = _orthonormal(x[0].numel(), directions, seed).to(x)
         # holds the target too: id() is unique only while the object lives
         differences: dict[int, tuple[object, Tensor]] = {}
         cosines = {}
-        for name, oracle in oracles.items():
+        for name, oracle in views.items():
             target = oracle.target
             if id(target) not in differences:
                 differences[id(target)] = target, _differences(oracle.deployed, x, y, axes, step)

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from robustdeq.attacks import PGD, Estimate
+from robustdeq.attacks.oracles import READY
 from robustdeq.defences import EarlyState
-from robustdeq.evaluation.suites.build import READY
 from robustdeq.models.predictor import DynamicPredictor
 from robustdeq.threat import Linf, Threat
 

@@ -12,14 +12,18 @@ the surrogate (`values="surrogate"`) or of the deployed predictor (`values="depl
 | `WatchedStates` | mean log-probabilities at the states that a defence looks at |
 | `StackedStates` | `UnrolledState` with steps and damping of each image's own |
 
+`natural_oracle` chooses one for a predictor that is attacked as it is.
+
 A new oracle subclasses `Oracle`, or `StateOracle` if it estimates a gradient at a state.
 """
 
+from robustdeq.attacks.oracles.natural import READY, natural_oracle
 from robustdeq.attacks.oracles.oracle import Direct, Oracle
 from robustdeq.attacks.oracles.stacked import StackedStates
 from robustdeq.attacks.oracles.states import Estimate, Exact, StateOracle, UnrolledState, WatchedStates
 
 __all__ = [
+    "READY",
     "Direct",
     "Estimate",
     "Exact",
@@ -28,4 +32,5 @@ __all__ = [
     "StateOracle",
     "UnrolledState",
     "WatchedStates",
+    "natural_oracle",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 from typing import Any, Literal
 
 import torch
@@ -31,6 +31,16 @@ class Oracle(ABC):
     def __post_init__(self) -> None:
         if self.values not in ("surrogate", "deployed"):
             raise ValueError(f"values must be 'surrogate' or 'deployed', got {self.values!r}")
+
+    @property
+    def name(self) -> str:
+        """Kind and settings, without the predictor and without defaults, such as UnrolledState(state=2)."""
+        given = {
+            f.name: getattr(self, f.name)
+            for f in fields(self)
+            if f.default is not MISSING and getattr(self, f.name) != f.default
+        }
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in given.items())})"
 
     @property
     @abstractmethod

@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from robustdeq.attacks import APGD, FABT, PGD, Attack, AutoAttack, Direct, Oracle, Square
-from robustdeq.attacks.oracles import Estimate, Exact, UnrolledState, WatchedStates
+from robustdeq.attacks.oracles import READY, Estimate, Exact, UnrolledState, WatchedStates
 from robustdeq.evaluation.store.attack_spec import AttackSpec
 from robustdeq.evaluation.suites.subject import Subject
 from robustdeq.models.predictor import DynamicPredictor
 from robustdeq.models.settings import decode
-from robustdeq.solve import Phantom
-
-READY = Phantom(steps=9, damping=0.5)
-"""How the ready-made attack differentiates the final state (docs/method.md, section 5)."""
 
 _ATTACKS: dict[str, type[Attack]] = {"pgd": PGD, "apgd": APGD, "square": Square, "fab": FABT, "autoattack": AutoAttack}
 _ORACLES: dict[str, Callable[..., Oracle]] = {
