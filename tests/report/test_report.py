@@ -356,25 +356,24 @@ def test_a_base_with_a_store_of_its_own_is_shown_once(tmp_path):
     ]
 
 
-def test_an_audit_is_shown_with_its_suite_flags_and_static_base(tmp_path):
-    store = two_attacks(tmp_path / "s", defended=True)
-    share = {"value": 0.5, "low": 0.25, "high": 0.75, "images": 8}
-    found = {
-        "verdict": "masked",
-        "flags": [{"name": "large-eps"}, {"name": "randomness"}],
-        "probes": {"cost": 40.0, "base_cost": 9.0},
-        **dict.fromkeys(("clean", "union", "base_clean"), share),
-        "base_union": None,
-    }
-    (store.folder / "audit.json").write_text(json.dumps(found))
-    audit = row(tables(tmp_path)["audit"])
-    assert (audit["union"].text, audit["union"].small, audit["base: union"].text) == ("50.00", "25.0 to 75.0", "-")
-    assert (audit["cost"].text, audit["verdict"].text, audit["flags"].text) == (
-        "40.0",
-        "masked",
-        "large-eps, randomness",
-    )
-    assert audit["suite"].text == "grid"
+def test_an_audit_is_judged_again_from_its_store_and_shown_with_every_flag(tmp_path):
+    specs = attack("pgd-ready", "ready") | attack("pgd-100", "audit", options={"steps": 100})
+    broken = {"pgd-ready": range(5), "pgd-100": range(1, 5)}  # one image of ten by the short attack alone
+    store = make_store(tmp_path / "s", broken, specs=specs)
+    probes = {"images": 10, "random": 1.0, "batch": 0.0, "vanishing": 0.0, "cost": 40.0, "base_cost": 9.0}
+    kept = {"verdict": "masked", "flags": [{"name": "more-steps-hurt"}], "probes": probes, "seconds": 1.0}
+    (store.folder / "audit.json").write_text(json.dumps({**kept, "base_seconds": None}))
+    found = tables(tmp_path)
+    audit = row(found["audit"])
+    assert (audit["union"].text, audit["base: union"].text, audit["cost"].text) == ("50.00", "-", "40.0")
+    assert (audit["verdict"].text, audit["flags raised"].text) == ("undecided", "randomness")
+    assert "more-steps-hurt" in audit["flags undecided"].text
+    assert "about" in audit["verdict"].small
+    flags = {cells[3].text: cells[4:] for cells in found["flags"].rows}
+    state, measured, limit, images, decides, masking = flags["more-steps-hurt"]
+    assert (state.text, measured.text, limit.text, images.text, masking.text) == ("undecided", "10.0", "2", "10", "yes")
+    assert int(decides.text) > 10
+    assert flags["randomness"][0].text == "raised"
 
 
 def test_attacks_at_another_radius_do_not_count_for_the_union(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -44,6 +45,7 @@ def run(
     batch_size: int = 100,
     shard_size: int = 500,
     device: str = "auto",
+    as_json: bool = False,
     command: Sequence[str] = (),
 ) -> None:
     """Attack a predictor by a suite; the same command resumes an evaluation that was interrupted.
@@ -76,6 +78,7 @@ def run(
         batch_size: Images attacked at a time; a kill loses at most one batch.
         shard_size: Images per shard, the unit of work that processes share and files hold.
         device: auto, cpu, cuda, mps.
+        as_json: Print the result as JSON instead of a table; progress goes to standard error.
         command: The words of the command line, which the store keeps.
     """
     flags = {name.removeprefix("defence_"): value for name, value in locals().items() if name.startswith("defence_")}
@@ -101,7 +104,12 @@ def run(
     fabric = launch(device)
     if isinstance(predictor, nn.Module):
         predictor = predictor.to(fabric.device)
-    console = Console(quiet=os.environ.get("RANK", "0") != "0")
+    first = os.environ.get("RANK", "0") == "0"
+    console = Console(quiet=not first, stderr=as_json)
+
+    def show(words: str) -> None:
+        console.print(words, soft_wrap=True, highlight=False, markup=False)
+
     with counting(console) as count:
         verdict = robustdeq.evaluation.evaluate(
             predictor,
@@ -123,8 +131,12 @@ def run(
             data_options=checkpoint.options_for(dataset),
             command=shlex.join(["robustdeq", *command]) if command else None,
             report=lambda now: count(describe(now), now.done, now.total),
+            say=show,
         )
-    console.print(verdict.table(), soft_wrap=True, highlight=False, markup=False)
+    if not as_json:
+        show(verdict.table())
+    elif first:
+        print(json.dumps(verdict.as_json(), indent=2, allow_nan=False))  # noqa: T201
 
 
 def describe(now: robustdeq.evaluation.Progress) -> str:

@@ -120,18 +120,29 @@ def run(*, out: Path = Path("runs/quickstart")) -> None:
     _took(console, writing, "report")
     _took(console, began, "in all\n")
     console.print(_shown(report.table("table-1")))
-    audit = report.table("audit")
-    row = {name: cell.text for name, cell in zip(audit.head, audit.rows[0], strict=True)}
     best = out / AUDITED_ARM / "best"
     console.print(
-        f"Audit of {row['store']} ({row['suite']}: a small budget, to show how an audit reads): "
-        f"verdict {row['verdict']}; flags: {row['flags']}\n\n"
+        f"{_audited(out / 'results' / f'{AUDITED_ARM}-audit')}\n\n"
         f"Look:     {index}\n"
         f"Try:      robustdeq predict {best} YOUR-DIGIT.png --defence entropy\n"
         f"Go on:    robustdeq evaluate {best} --suite audit --limit {IMAGES} --out {out / 'audit'}\n"
         f"CIFAR-10: robustdeq recipes\n"
         f"Your own: robustdeq evaluate package.module:function --data digits --eps 0.15 --out DIR",
         soft_wrap=True,
+    )
+
+
+def _audited(folder: Path) -> str:
+    """The verdict of the audit and the flags that are not cleared, as `evaluate` prints them."""
+    from robustdeq.evaluation import Store
+    from robustdeq.evaluation.audit.judge import read_audit
+
+    audit = read_audit(Store(folder))
+    assert audit is not None
+    raised, undecided = (", ".join(flag.name for flag in flags) for flags in (audit.raised, audit.undecided))
+    return (
+        f"Audit of {AUDITED_ARM} with entropy reduction ({AUDITED} images and few steps, to show how an audit reads)\n"
+        f"{audit.last_line()}\nflags raised: {raised or 'none'}; undecided: {undecided or 'none'}"
     )
 
 

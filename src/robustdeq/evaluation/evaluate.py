@@ -12,6 +12,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from robustdeq.data import Images, load_dataset
+from robustdeq.evaluation.audit.conclusion import announce
 from robustdeq.evaluation.audit.judge import finish_audit
 from robustdeq.evaluation.run.fingerprint import batch_dependent, fingerprint, first_logits
 from robustdeq.evaluation.run.plan import join, make_plan
@@ -51,6 +52,7 @@ def evaluate(
     data_options: Mapping[str, Any] | None = None,
     command: str | None = None,
     report: Callable[[Progress], None] | None = None,
+    say: Callable[[str], None] | None = None,
 ) -> Verdict:
     """Attack a predictor and store the results; calling it again resumes an evaluation that was interrupted.
 
@@ -83,6 +85,7 @@ def evaluate(
         data_options: Options of a named data set.
         command: Command line that this call stands for; the store and its report show it.
         report: Progress callback.
+        say: Called with one line before the attacks start: what so many images can tell, if the suite is the audit.
     """
     subject = Subject(predictor)
     if aware:
@@ -131,6 +134,8 @@ def evaluate(
     check_buildable(plan.specs, subject, seed, classes)
     join(store, plan.wanted, rank, lambda: any(batch_dependent(s, x) for s in plan.scored.values()))
     store.clean_up()
+    if chosen.audited and say is not None:
+        say(announce(len(y), beside="base" in plan.scored))
     keep = chosen.keep_images if keep_images is None else keep_images
     runner = Runner(plan, x, y, store, budget=budget, keep_images=keep, rank=rank, world_size=world_size, report=report)
     complete = runner.run()

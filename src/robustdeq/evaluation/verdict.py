@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
+from math import isfinite
 from pathlib import Path
+from typing import Any
 
 from robustdeq.evaluation.analysis import metrics
 from robustdeq.evaluation.analysis.statistics import Share
@@ -42,6 +44,11 @@ class Verdict:
         """Folder of the store."""
         return self.store.folder
 
+    def as_json(self) -> dict[str, Any]:
+        """All numbers, and the audit with its flags if there is one; `store` is its folder, NaN becomes null."""
+        content: dict[str, Any] = {**vars(self), "store": str(self.folder)}
+        return {name: _plain(value) for name, value in content.items()}
+
     def table(self) -> str:
         """The result as text, one line per number; the grid is summed up by its minimum, an audit has its own table."""
         if self.audit is not None:
@@ -69,6 +76,17 @@ class Verdict:
                 "resume with a smaller --batch-size (into another --out if this one refuses it)"
             )
         return "\n".join([*text, *(f"note: {note}" for note in self.notes)])
+
+
+def _plain(value: Any) -> Any:
+    """A value in terms of JSON."""
+    if is_dataclass(value) and not isinstance(value, type):
+        value = {field.name: getattr(value, field.name) for field in fields(value)}
+    if isinstance(value, dict):
+        return {name: _plain(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_plain(part) for part in value]
+    return None if isinstance(value, float) and not isfinite(value) else value
 
 
 def read_verdict(

@@ -2,22 +2,19 @@
 
 import json
 
-import numpy as np
 import pytest
 import torch
 
 from robustdeq.attacks import Direct
 from robustdeq.defences import EarlyState, EntropyReduction
 from robustdeq.evaluation import evaluate
-from robustdeq.evaluation.analysis.statistics import bootstrap_difference, wilson
-from robustdeq.evaluation.audit.judge import _verdict
 from robustdeq.evaluation.audit.probes import probe, seconds_per_image
 from robustdeq.evaluation.suites.audit import Budget, audit_suite
 from robustdeq.evaluation.suites.subject import Subject
 from robustdeq.threat import Linf
 from tests.evaluation.predictors import images, linear_function, small_deq
 
-COUNT = 12
+COUNT = 200
 MODEL = linear_function()
 
 
@@ -54,7 +51,7 @@ def masked(x):
 
 
 def flags(verdict):
-    return {flag.name for flag in verdict.audit.flags}
+    return {flag.name for flag in verdict.audit.raised}
 
 
 def test_the_verdict_on_a_robust_model_is_stands(audit):
@@ -98,26 +95,6 @@ def test_a_defence_stands_beside_its_static_base_and_the_audit_is_kept(audit):
     kept = json.loads((verdict.folder / "audit.json").read_text())
     assert kept["verdict"] == found.verdict
     assert kept["union"]["value"] == verdict.union.value
-
-
-@pytest.mark.parametrize(
-    ("gained", "lost", "images", "expected"),
-    [
-        (10, 6, 200, "no-gain"),  # +2 points, and no telling
-        (16, 0, 200, "stands"),
-        (1, 0, 200, "no-gain"),  # half a point
-        (20, 0, 4_000, "no-gain"),  # half a point, without doubt
-        (120, 40, 4_000, "stands"),
-    ],
-)
-def test_a_gain_counts_only_above_one_point_and_beyond_chance(gained, lost, images, expected):
-    base, own = np.zeros(images, dtype=bool), np.zeros(images, dtype=bool)
-    base[: images // 2] = own[: images // 2] = True
-    own[:lost] = False
-    own[images // 2 : images // 2 + gained] = True
-    gain = bootstrap_difference(base, own)
-    assert gain.value == pytest.approx((gained - lost) / images)
-    assert _verdict([], wilson(int(own.sum()), images), gain) == expected
 
 
 def test_the_audit_refuses_union(audit):

@@ -26,8 +26,8 @@ class Share:
         return f"{self.value:.2%} [{self.low:.2%}, {self.high:.2%}]"
 
 
-def wilson(count: int, images: int) -> Share:
-    """The share count / images with Wilson's score interval."""
+def wilson(count: float, images: int) -> Share:
+    """The share count / images with Wilson's score interval; a count that is no whole number belongs to a forecast."""
     if images == 0:
         return Share(float("nan"), 0.0, 1.0, 0)
     z = NormalDist().inv_cdf((1 + LEVEL) / 2)
@@ -83,19 +83,25 @@ class Difference:
 def bootstrap_difference(a: NDArray[np.bool_], b: NDArray[np.bool_], *, seed: int = 0) -> Difference:
     """mean(b) - mean(a) of paired outcomes, with a conservative interval.
 
-    The interval spans the percentiles over resampled images and the interval that follows from Wilson's intervals of
-    the two shares whose difference it is, images gained and images lost: the distances of their bounds from their
-    values add up in squares. The resampled interval alone of no gain and no loss is a single point, however few the
-    images.
+    The interval spans the percentiles over resampled images and `paired_difference`. The resampled interval alone of no
+    gain and no loss is a single point, however few the images.
     """
-    images = len(a)
-    gained, lost = (wilson(int(which.sum()), images) for which in (b & ~a, a & ~b))
-    value = gained.value - lost.value
-    below = float(np.hypot(gained.value - gained.low, lost.high - lost.value))
-    above = float(np.hypot(gained.high - gained.value, lost.value - lost.low))
-    paired = b.astype(np.float32) - a.astype(np.float32)
-    low, high = _percentiles(resampled_means(paired[:, None], seed)[:, 0])
-    return Difference(value, min(low, value - below), max(high, value + above), images)
+    counted = paired_difference(int((b & ~a).sum()), int((a & ~b).sum()), len(a))
+    signs = b.astype(np.float32) - a.astype(np.float32)
+    low, high = _percentiles(resampled_means(signs[:, None], seed)[:, 0])
+    return Difference(counted.value, min(low, counted.low), max(high, counted.high), len(a))
+
+
+def paired_difference(gained: float, lost: float, images: int) -> Difference:
+    """The share of images gained minus the share lost, with the interval that follows from Wilson's of the two.
+
+    The distances of their bounds from their values add up in squares (Newcombe's method for paired shares).
+    """
+    up, down = wilson(gained, images), wilson(lost, images)
+    value = up.value - down.value
+    below = float(np.hypot(up.value - up.low, down.high - down.value))
+    above = float(np.hypot(up.high - up.value, down.value - down.low))
+    return Difference(value, value - below, value + above, images)
 
 
 def bootstrap_minimum_difference(a: NDArray[np.bool_], b: NDArray[np.bool_], *, seed: int = 0) -> Difference:

@@ -1,69 +1,42 @@
-"""How the audit reaches its verdict: measurements raise flags, and flags and accuracies give the verdict."""
+"""The audit of a store: accuracies, flags and verdict. A finished one is judged again from its store alone."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
 
 import numpy as np
-import polars as pl
 from torch import Tensor
 
 from robustdeq.evaluation.analysis import metrics
 from robustdeq.evaluation.analysis.statistics import Difference, Share, bootstrap_difference
+from robustdeq.evaluation.audit.conclusion import Word, conclude
+from robustdeq.evaluation.audit.flags import Flag
+from robustdeq.evaluation.audit.measure import measured_flags
 from robustdeq.evaluation.audit.probes import Probes, probe, seconds_per_image
 from robustdeq.evaluation.run.plan import Plan
 from robustdeq.evaluation.store.store import Store
 from robustdeq.evaluation.suites.build import build_oracle
-from robustdeq.evaluation.suites.subject import Subject
 from robustdeq.host.files import write_atomically
 
 FILE = "audit.json"
-TOLERATED = 0.01
-"""Share of images that may contradict an expectation before a flag is raised."""
-VANISHING = 0.05
-"""Share of images that may have no gradient before a flag is raised."""
-UNCONVERGED = 0.5
-"""Share of images whose solver may miss its tolerance before a flag is raised."""
-BROKEN = 0.05
-"""Robust accuracy at or below which the verdict is broken."""
-
-FLAGS = {
-    "vanishing-gradients": "gradients are zero where attacks start: white-box attacks are blind",
-    "black-box-beats-white-box": "Square or transferred images break what no white-box attack breaks",
-    "more-steps-hurt": "more steps break fewer images than 10",
-    "large-eps": "accuracy does not reach 0 at a radius that hides the image",
-    "randomness": "two passes on the same image differ: attacks need expectation over transformation",
-    "batch-dependence": "predictions depend on the other images of the batch: images are not judged by themselves",
-    "non-convergence": "the solver does not reach the equilibrium: gradients that assume it are wrong",
-}
-"""Flags and their meaning; docs/flags.md explains each."""
-BLACK_BOX = ("square", "stored")
-"""Attacks that see no gradient; those on the undefended base count as black-box too."""
-MASKING = ("vanishing-gradients", "black-box-beats-white-box", "more-steps-hurt", "large-eps")
-"""Flags that mean that white-box attacks overstate robustness."""
-
-
-@dataclass(frozen=True)
-class Flag:
-    """A measurement that makes the accuracies suspect."""
-
-    name: str
-    meaning: str
-    value: float
-    """Measured value."""
-    limit: float
-    """Largest value that raises no flag."""
 
 
 @dataclass(frozen=True)
 class Audit:
     """Flags and verdict of the audit, with the accuracies they rest on."""
 
-    verdict: str
-    """masked: white-box attacks overstate robustness; broken: hardly any image is robust; no-gain: these images show no
-    gain over the static base; stands: none of these."""
+    verdict: Word
+    """masked: the accuracies overstate robustness; broken: hardly any image is robust; no-gain: a gain over the static
+    base that matters is excluded; stands: shown beyond chance; undecided: the images support none of these."""
+    reason: str
+    """One sentence."""
+    decides: int | None
+    """Number of images that would decide an undecided verdict; None if more images would not."""
     flags: list[Flag]
+    """Every flag that was measured: raised, cleared or undecided."""
     clean: Share
     union: Share
     base_clean: Share | None
@@ -76,6 +49,16 @@ class Audit:
     seconds: float
     """Seconds per image of a prediction; shown, never compared."""
     base_seconds: float | None
+
+    @property
+    def raised(self) -> list[Flag]:
+        """The flags that are raised."""
+        return [flag for flag in self.flags if flag.state == "raised"]
+
+    @property
+    def undecided(self) -> list[Flag]:
+        """The flags that more images would decide."""
+        return [flag for flag in self.flags if flag.state == "undecided"]
 
     def table(self) -> str:
         """The accuracies of the predictor and of its static base, the flags, and the verdict, as text."""
@@ -94,8 +77,11 @@ class Audit:
             line("evaluations of f", *(f"{cost:.1f}" for cost in costs[: 1 + beside])),
             line("seconds per image", *(f"{value:.2g}" for value in seconds if value is not None)),
         ]
-        lines += [f"flag {f.name}: {f.meaning} ({f.value:.1%}, tolerated {f.limit:.1%})" for f in self.flags]
-        return "\n".join([*lines, f"verdict: {self.verdict}"])
+        return "\n".join([*lines, *(f"flag {flag}" for flag in self.flags), self.last_line()])
+
+    def last_line(self) -> str:
+        """The verdict and its reason."""
+        return f"verdict: {self.verdict}: {self.reason}"
 
 
 def finish_audit(plan: Plan, store: Store, x: Tensor, y: Tensor, *, write: bool) -> Audit:
@@ -106,21 +92,27 @@ def finish_audit(plan: Plan, store: Store, x: Tensor, y: Tensor, *, write: bool)
     sample = images[: plan.wanted.batch_size]
     base = plan.scored.get("base")
     seconds = seconds_per_image(plan.subject, sample)
-    base_seconds = None if base is None else seconds_per_image(base, sample)
-    inside = metrics.judged_attacks(store)
-    flags = [
-        Flag(name, FLAGS[name], value, limit)
-        for name, value, limit in _measurements(store, plan.subject, probes, inside)
-        if value > limit
-    ]
-    union = metrics.union_accuracy(store, inside)
-    has_base = "base" in store.manifest.predictors
-    gain = None
+    audit = judge(store, probes, seconds, None if base is None else seconds_per_image(base, sample))
+    if write:
+        write_atomically(store.folder / FILE, (json.dumps(asdict(audit), indent=2) + "\n").encode())
+    return audit
+
+
+def judge(store: Store, probes: Probes, seconds: float, base_seconds: float | None) -> Audit:
+    """The audit of what a store holds, with what was measured on the predictor itself."""
+    inside, has_base = metrics.judged_attacks(store), "base" in store.manifest.predictors
+    gain, sides = None, (0, 0)
     if has_base:
-        own, static = (metrics.outcomes(store, inside, predictor=name)[0] for name in (metrics.DEPLOYED, "base"))
-        gain = bootstrap_difference(np.all(static, axis=1), np.all(own, axis=1))
-    audit = Audit(
-        verdict=_verdict(flags, union, gain),
+        own, static = (
+            np.all(metrics.outcomes(store, inside, predictor=name)[0], axis=1) for name in (metrics.DEPLOYED, "base")
+        )
+        gain, sides = bootstrap_difference(static, own), (int((own & ~static).sum()), int((static & ~own).sum()))
+    flags, union = measured_flags(store, probes), metrics.union_accuracy(store, inside)
+    found = conclude(flags, union, gain, sides)
+    return Audit(
+        verdict=found.verdict,
+        reason=found.reason,
+        decides=found.decides,
         flags=flags,
         clean=metrics.clean_accuracy(store),
         union=union,
@@ -133,42 +125,24 @@ def finish_audit(plan: Plan, store: Store, x: Tensor, y: Tensor, *, write: bool)
         seconds=seconds,
         base_seconds=base_seconds,
     )
-    if write:
-        write_atomically(store.folder / FILE, (json.dumps(asdict(audit), indent=2) + "\n").encode())
-    return audit
 
 
-def _verdict(flags: list[Flag], union: Share, gain: Difference | None) -> str:
-    if any(flag.name in MASKING for flag in flags):
-        return "masked"
-    if union.value <= BROKEN:
-        return "broken"
-    if gain is not None and (gain.value <= TOLERATED or gain.low <= 0):
-        return "no-gain"
-    return "stands"
+def read_audit(store: Store) -> Audit | None:
+    """The audit of a store, judged again by today's rules from its attacks; None if it was not audited.
+
+    What only the predictor itself can show was measured when it was audited and is read from the store.
+    """
+    path = store.folder / FILE
+    if not path.is_file():
+        return None
+    try:
+        kept: dict[str, Any] = json.loads(path.read_bytes())
+        probes, seconds, base_seconds = _probes(kept["probes"]), kept["seconds"], kept["base_seconds"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is damaged ({error!r}): run the audit again into the same folder") from None
+    return judge(store, probes, seconds, base_seconds)
 
 
-def _measurements(store: Store, subject: Subject, probes: Probes, inside: list[str]) -> list[tuple[str, float, float]]:
-    """What the flags are raised by: name of the flag, measured value, largest value that raises no flag."""
-    configs = store.manifest.attacks
-    black = [name for name in inside if configs[name].spec.attack in BLACK_BOX or configs[name].spec.on == "base"]
-    white = [name for name in inside if name not in black]
-    by_white, by_black = (metrics.outcomes(store, names)[0] for names in (white, black))
-    only_black = by_white.all(axis=1) & ~by_black.all(axis=1)
-    accuracies = {name: share.value for name, share in metrics.attack_shares(store).items()}
-    short = next(name for name in ("pgd-ready", "pgd-direct") if name in accuracies)
-    long = next(name for name in accuracies if name.removeprefix("pgd-").isdigit())
-    found = [
-        ("vanishing-gradients", probes.vanishing, VANISHING),
-        ("black-box-beats-white-box", float(only_black.mean()), TOLERATED),
-        ("more-steps-hurt", accuracies[long] - accuracies[short], TOLERATED),
-        ("large-eps", accuracies["large-eps"], TOLERATED),
-        ("randomness", probes.random, 0.0),
-        ("batch-dependence", probes.batch, TOLERATED),
-    ]
-    if subject.dynamic is not None:
-        last = str(subject.states)
-        residual = store.clean().filter((pl.col("predictor") == "deployed") & (pl.col("state") == last))
-        share = residual.select((pl.col("residual") > subject.dynamic.base.tol).mean()).collect().item()
-        found.append(("non-convergence", float(share or 0.0), UNCONVERGED))
-    return found
+def _probes(kept: Mapping[str, Any]) -> Probes:
+    """The probes of an audit; what earlier versions did not measure keeps its default."""
+    return Probes(**{field.name: kept[field.name] for field in fields(Probes) if field.name in kept})

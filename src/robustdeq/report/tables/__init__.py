@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from robustdeq.report.results import Result, Sources
 from robustdeq.report.tables.accuracies import other_attacks, states, table_1, table_1_in_part, table_2, table_5
-from robustdeq.report.tables.audits import audits
+from robustdeq.report.tables.audits import audits, flags
 from robustdeq.report.tables.differences import differences
 from robustdeq.report.tables.grid import table_4, table_8, tables_6_and_7
 from robustdeq.report.tables.seeds import seeds
@@ -35,6 +35,7 @@ def make_tables(sources: Sources, say: Say = lambda words: None) -> list[Table]:
         (differences, everything),
         (seeds, everything),
         (audits, everything),
+        (flags, everything),
         (other_attacks, everything),
     ]
     made = []
