@@ -77,6 +77,7 @@ def best_of(task: Task, runs: int, run: Callable[[Tensor, int], Run]) -> Tensor:
     images, rows = task.x.clone(), task.all_rows
     highest = torch.full((len(task),), -torch.inf, dtype=torch.float64, device=task.x.device)
     for number in range(runs):
+        task.begin_run(rows)
         result = run(rows, number)
         loss = result.loss.double().nan_to_num(nan=-torch.inf)
         better = result.fooled | (loss > highest[rows]) | (number == 0)

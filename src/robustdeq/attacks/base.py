@@ -110,7 +110,7 @@ class Attack(ABC):
         with torch.inference_mode(False), torch.enable_grad(), oracle.prepared():
             x, y = x.detach().clone(), y.clone()
             batch = Task(
-                oracle=oracle,
+                oracle=oracle.for_attack(len(x)),
                 x=x,
                 y=y,
                 start=checked_start(self.threat, start, x),
@@ -151,6 +151,7 @@ class Attack(ABC):
 
     def contained(self, task: Task) -> Tensor:
         """The search's images, projected into the ball and [0, 1]; the received image where one is not finite."""
+        task.begin_run(task.all_rows)
         images = self.search(task).detach().to(task.x.dtype)
         images = self.threat.project(images, task.x)
         return torch.where(rows_like(images.isfinite().flatten(1).all(1), images), images, task.x)

@@ -57,6 +57,10 @@ class Task:
             places=self.places[rows],
         )
 
+    def begin_run(self, rows: Tensor) -> None:
+        """Tell the oracle that a new run begins for these images: nothing of their earlier passes may matter to it."""
+        self.oracle.forget(self.places[rows])
+
     def count(self, rows: Tensor) -> None:
         """Count one more pass for these images."""
         self.queries[self.places[rows]] += 1

@@ -53,7 +53,8 @@ def run(
     Args:
         ckpt: A checkpoint folder, a shipped checkpoint's name, or package.module:function that returns a predictor.
         out: Folder of the results.
-        suite: quick, grid, autoattack, audit, transfer, paper, table4, settings, or a YAML file of your own.
+        suite: quick, grid, autoattack, autoattack-carried, audit, transfer, paper, table4, settings, or a YAML file of
+            your own.
         data: cifar10, digits or folder; by default what the checkpoint was trained on.
         data_root: Folder of the data.
         limit: Attack only the first test images, this many.

@@ -149,7 +149,7 @@ class Implicit(GradientPolicy):
                 self.on_solution(solution)
             return solution.value
 
-        return _with_adjoint(f, state.z, adjoint)
+        return with_adjoint(f, state.z, adjoint)
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ class Neumann(_Series):
                 w = grad + torch.lerp(w, vjp(w), self.damping)
             return self.damping * w
 
-        return _with_adjoint(f, state.z, adjoint)
+        return with_adjoint(f, state.z, adjoint)
 
 
 @dataclass(frozen=True)
@@ -190,14 +190,14 @@ class SharedInverse(GradientPolicy):
         def adjoint(grad: Tensor, vjp: Map) -> Tensor:
             return -inverse.apply_transposed(grad.reshape(len(grad), -1), rank).reshape(grad.shape)
 
-        return _with_adjoint(f, state.z, adjoint)
+        return with_adjoint(f, state.z, adjoint)
 
 
 Adjoint = Callable[[Tensor, Map], Tensor]
 """(dL/dy, u -> J^T u) -> u"""
 
 
-def _with_adjoint(f: Map, z: Tensor, adjoint: Adjoint) -> Tensor:
+def with_adjoint(f: Map, z: Tensor, adjoint: Adjoint) -> Tensor:
     """Y = f(z) whose incoming gradient is replaced by adjoint(dL/dy, u -> J^T u) before it flows on into f."""
     if not torch.is_grad_enabled():
         return f(z)

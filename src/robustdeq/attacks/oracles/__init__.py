@@ -10,6 +10,7 @@ the surrogate (`values="surrogate"`) or of the deployed predictor (`values="depl
 | `Estimate` | any gradient policy (Phantom, Implicit, Neumann, ...) at any state: oblivious, aware or BPDA |
 | `Exact` | autograd through every solver step and, smoothed, through the defence |
 | `WatchedStates` | mean log-probabilities at the states that a defence looks at |
+| `CarriedEstimate` | implicit, by a state and an adjoint carried from step to step of an attack |
 | `StackedStates` | `UnrolledState` with steps and damping of each image's own |
 
 `natural_oracle` chooses one for a predictor that is attacked as it is.
@@ -17,6 +18,7 @@ the surrogate (`values="surrogate"`) or of the deployed predictor (`values="depl
 A new oracle subclasses `Oracle`, or `StateOracle` if it estimates a gradient at a state.
 """
 
+from robustdeq.attacks.oracles.carried import CarriedEstimate
 from robustdeq.attacks.oracles.natural import READY, natural_oracle
 from robustdeq.attacks.oracles.oracle import Direct, Oracle
 from robustdeq.attacks.oracles.stacked import StackedStates
@@ -24,6 +26,7 @@ from robustdeq.attacks.oracles.states import Estimate, Exact, StateOracle, Unrol
 
 __all__ = [
     "READY",
+    "CarriedEstimate",
     "Direct",
     "Estimate",
     "Exact",

@@ -57,6 +57,13 @@ class Oracle(ABC):
         with torch.no_grad():
             return surrogate, self.target(x.detach())
 
+    def for_attack(self, count: int) -> Oracle:
+        """The oracle for one attack on a batch of `count` images; overridden where passes remember something."""
+        return self
+
+    def forget(self, places: Tensor) -> None:  # noqa: B027 (most oracles remember nothing)
+        """Called where a new run (a restart, a target) begins for the images at these positions of the batch."""
+
     def for_rows(self, places: Tensor) -> Oracle:
         """The oracle for some images of a batch; overridden where images have settings of their own.
 

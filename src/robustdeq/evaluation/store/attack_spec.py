@@ -14,7 +14,7 @@ from robustdeq.threat import L2, Linf, Threat
 
 NORMS: dict[str, type[Threat]] = {"Linf": Linf, "L2": L2}
 ATTACKS = ("pgd", "apgd", "square", "fab", "autoattack", "stored")
-ORACLES = ("direct", "ready", "unrolled", "estimate", "exact", "watched", "strongest", "none")
+ORACLES = ("direct", "ready", "unrolled", "estimate", "carried", "exact", "watched", "strongest", "none")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 
 SANITY = "sanity"
@@ -39,7 +39,7 @@ class AttackSpec:
     norm: str = "Linf"
     eps: float
     oracle: str
-    """direct, ready, unrolled, estimate, exact, watched, none, or strongest (the strongest of the grid)."""
+    """direct, ready, unrolled, estimate, carried, exact, watched, none, or strongest (the strongest of the grid)."""
     oracle_options: Mapping[str, Any] = field(default_factory=dict)
     on: Target = "deployed"
     """The predictor under attack: the deployed one, or the undefended model inside it."""
@@ -121,7 +121,8 @@ class AttackSpec:
         Orders attacks under union and forecasts their time; no result depends on it.
         """
         solve = float(self.oracle_options.get("state") or states)
-        unrolled = self.oracle_options.get("steps", 9)
+        carried = self.oracle == "carried"
+        unrolled = self.oracle_options.get("iterations", 1) - 1 if carried else self.oracle_options.get("steps", 9)
         values = 0 if self.oracle_options.get("values", "surrogate") == "surrogate" else states - solve
         gradient = solve + values + 3 * (unrolled + 1)
         restarts = self.options.get("restarts", 1)

@@ -68,6 +68,16 @@ def autoattack(context: Context, *, with_grid: bool) -> AttackSpec:
     return context.spec(name, "autoattack", oracle, oracle_options=options, every_image=False, group="autoattack")
 
 
+def autoattack_carried(context: Context) -> AttackSpec:
+    """Standard AutoAttack along gradients whose adjoint is carried from step to step."""
+    if not context.dynamic:
+        raise ValueError("suite autoattack-carried carries adjoints of a DEQ; without dynamics run autoattack")
+    options = {"values": "deployed"} | ({"view": "aware"} if context.aware and context.defended else {})
+    return context.spec(
+        "aa-carried", "autoattack", "carried", oracle_options=options, every_image=False, group="autoattack"
+    )
+
+
 def square(context: Context, name: str = "square", **changes: Any) -> AttackSpec:
     """Square with its standard 5,000 queries; it sees the deployed predictor's logits and no gradient."""
     usual = {"oracle_options": {"values": "deployed"}, "every_image": False}

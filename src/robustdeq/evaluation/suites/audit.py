@@ -53,6 +53,7 @@ def audit_suite(context: Context, budget: Budget = FULL) -> Suite:
         specs.append(replace(again, every_image=False))
     if context.dynamic:
         specs.append(_apgd(context, "exact", "exact", {}, loss="ce", n_iter=search))
+        specs.append(_apgd(context, "apgd-carried", "carried", options, loss="ce", n_iter=search))
     if context.defended:
         bpda = {"view": "bpda", "state": context.subject.early_state}
         specs += [

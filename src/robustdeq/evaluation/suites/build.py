@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from robustdeq.attacks import APGD, FABT, PGD, Attack, AutoAttack, Direct, Oracle, Square
-from robustdeq.attacks.oracles import READY, Estimate, Exact, UnrolledState, WatchedStates
+from robustdeq.attacks.oracles import READY, CarriedEstimate, Estimate, Exact, UnrolledState, WatchedStates
 from robustdeq.evaluation.store.attack_spec import AttackSpec
 from robustdeq.evaluation.suites.subject import Subject
 from robustdeq.models.predictor import DynamicPredictor
@@ -17,6 +17,7 @@ _ORACLES: dict[str, Callable[..., Oracle]] = {
     "ready": lambda predictor, **options: Estimate(predictor, **{"gradient": READY, **options}),
     "unrolled": UnrolledState,
     "estimate": Estimate,
+    "carried": CarriedEstimate,
     "exact": Exact,
     "watched": WatchedStates,
 }

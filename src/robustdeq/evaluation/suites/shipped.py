@@ -5,7 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 from robustdeq.evaluation.store.attack_spec import AttackSpec
-from robustdeq.evaluation.suites.attacks import autoattack, grid, grid_name, has_grid, on_base, ready, square, unrolled
+from robustdeq.evaluation.suites.attacks import (
+    autoattack,
+    autoattack_carried,
+    grid,
+    grid_name,
+    has_grid,
+    on_base,
+    ready,
+    square,
+    unrolled,
+)
 from robustdeq.evaluation.suites.audit import audit_suite, reduced_audit
 from robustdeq.evaluation.suites.suite import Context, Suite, SuiteBuilder
 from robustdeq.evaluation.suites.variants import entropy_reduced, entropy_variants, table_5_settings
@@ -97,6 +107,7 @@ SUITES: dict[str, SuiteBuilder] = {
     "quick": _quick,
     "grid": lambda context: Suite("grid", grid(context)),
     "autoattack": _autoattack,
+    "autoattack-carried": lambda context: Suite("autoattack-carried", [autoattack_carried(context)]),
     "transfer": lambda context: Suite("transfer", [*grid(context), *on_base(context)], keep_images=True),
     "paper": _paper,
     "table4": _table4,
