@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import operator
 import os
-import re
-import sys
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, SupportsIndex
@@ -20,13 +17,19 @@ from robustdeq.data.cifar10 import CLASSES
 from robustdeq.defences import EarlyState, EntropyReduction
 from robustdeq.evaluation.run.fingerprint import NotLogitsError, checked_logits
 from robustdeq.evaluation.suites.subject import Subject
+from robustdeq.host import references
+from robustdeq.host.references import (
+    ReferenceProblem,
+    blaming,
+    current_folder_importable,
+    import_module,
+    is_reference,
+)
 from robustdeq.host.suggestions import did_you_mean
 from robustdeq.models import CheckpointError, load
 from robustdeq.models.predictor import DynamicPredictor
 from robustdeq.models.pretrained import shipped
 from robustdeq.threat import number
-
-_FUNCTION = re.compile(r"(?P<module>[A-Za-z_]\w*(\.[A-Za-z_]\w*)*):(?P<function>[A-Za-z_]\w*(\.[A-Za-z_]\w*)*)")
 
 _KNOWN_IMAGES: dict[str, tuple[tuple[int, int, int], tuple[str, ...]]] = {
     "cifar10": ((3, 32, 32), CLASSES),
@@ -85,28 +88,25 @@ class Checkpoint:
             )
 
 
-@contextmanager
-def blaming(ckpt: str, what: str, hint: str = "") -> Iterator[None]:
-    """An error in a user's own code becomes one line that names CKPT; if an import failed, with a hint."""
-    try:
-        yield
-    except (Exception, SystemExit) as error:
-        said = " ".join(str(error).split())
-        after = hint if isinstance(error, ImportError) else ""
-        raise CheckpointError(f"{ckpt}: {what} ({type(error).__name__}{said and f': {said}'}){after}") from error
+def import_modules(names: Iterable[str] | None) -> None:
+    """Import the modules of --import, which may register models."""
+    for name in names or ():
+        import_module(name)
 
 
-def resolve(ckpt: str) -> Checkpoint:
-    """The predictor that CKPT names, its data set and its budget.
+def resolve(ckpt: str, trust: bool | Collection[str] = False) -> Checkpoint:
+    """The predictor that CKPT names, its data set and its budget; `trust` as for `robustdeq.load`.
 
     A folder's config.json says them. A predictor that a function returns says them in an attribute `metadata` with the
     same keys, its own or that of the model inside it.
     """
-    match = _FUNCTION.fullmatch(ckpt)
-    if match and not Path(ckpt).exists():
-        predictor = _call(ckpt, match["module"], match["function"])
+    if is_reference(ckpt) and not Path(ckpt).exists():
+        try:
+            predictor = _call(ckpt)
+        except ReferenceProblem as error:
+            raise CheckpointError(str(error)) from error
     else:
-        predictor = _load(ckpt)
+        predictor = _load(ckpt, trust)
     owners = (predictor, getattr(predictor, "base", None))
     metadata: Any = next((found for owner in owners if (found := getattr(owner, "metadata", None))), {})
     return _describe(ckpt, predictor, metadata)
@@ -157,7 +157,7 @@ def deploy(predictor: Any, *, defence: dict[str, Any] | None, state: str | None)
     return EarlyState(predictor, state=int(state))
 
 
-def _load(ckpt: str) -> Any:
+def _load(ckpt: str, trust: bool | Collection[str]) -> Any:
     folder = Path(ckpt)
     if folder.is_dir() and not (folder / "config.json").exists():
         inside = [name for name in ("best", "last") if (folder / name / "config.json").is_file()]
@@ -169,35 +169,22 @@ def _load(ckpt: str) -> Any:
         names = [*known, *(os.path.join(os.path.dirname(ckpt), name) for name in beside)]
         if hint := did_you_mean(ckpt, names, ""):
             raise CheckpointError(f"no checkpoint {ckpt}; {hint}")
-    return load(ckpt)
+    return load(ckpt, trust=trust)
 
 
-def _call(ckpt: str, module: str, function: str) -> Any:
-    """The predictor that a function returns; modules of the current folder can be imported, as with `python -m`."""
-    here = os.getcwd()
-    sys.path.insert(0, here)
-    importlib.invalidate_caches()
-    try:
-        hint = f"; run the command where {module.split('.')[0]} lies, or install it"
-        with blaming(ckpt, f"cannot import {module}", hint):
-            owner: Any = importlib.import_module(module)
-        for part in function.split("."):
-            if not hasattr(owner, part):
-                hint = did_you_mean(part, dir(owner), "is it spelt as there?")
-                raise CheckpointError(f"{ckpt}: {module} has no {part}; {hint}")
-            owner = getattr(owner, part)
-        if not callable(owner):
-            raise CheckpointError(f"{ckpt} is a {type(owner).__name__}; expected a function that returns a predictor")
-        with suppress(ValueError):  # a function that is not written in Python may have no signature
-            try:
-                inspect.signature(owner).bind()
-            except TypeError as error:
-                expected = "expected a function that returns a predictor and needs no argument"
-                raise CheckpointError(f"{ckpt}: {error}; {expected}") from None
-        with blaming(ckpt, f"{function} failed"):
-            predictor = owner()
-    finally:
-        sys.path.remove(here)
+def _call(ckpt: str) -> Any:
+    """The predictor that a function returns."""
+    function = references.resolve(ckpt)
+    if not callable(function):
+        raise CheckpointError(f"{ckpt} is a {type(function).__name__}; expected a function that returns a predictor")
+    with suppress(ValueError):  # a function that is not written in Python may have no signature
+        try:
+            inspect.signature(function).bind()
+        except TypeError as error:
+            expected = "expected a function that returns a predictor and needs no argument"
+            raise CheckpointError(f"{ckpt}: {error}; {expected}") from None
+    with current_folder_importable(), blaming(ckpt, f"{ckpt.rpartition(':')[2]} failed"):
+        predictor = function()
     if isinstance(predictor, type) or not callable(predictor):
         raise CheckpointError(
             f"{ckpt} returned a {type(predictor).__name__}; expected a predictor: a DEQ, or a callable from pixels in "

@@ -46,6 +46,8 @@ def run(
     shard_size: int = 500,
     device: str = "auto",
     as_json: bool = False,
+    trust: bool = False,
+    imports: list[str] | None = None,
     command: Sequence[str] = (),
 ) -> None:
     """Attack a predictor by a suite; the same command resumes an evaluation that was interrupted.
@@ -80,6 +82,8 @@ def run(
         shard_size: Images per shard, the unit of work that processes share and files hold.
         device: auto, cpu, cuda, mps.
         as_json: Print the result as JSON instead of a table; progress goes to standard error.
+        trust: Run code outside robustdeq that the checkpoint names; not needed in the folder that it was trained in.
+        imports: Modules of your own to import first, which may register models; a checkpoint may name them.
         command: The words of the command line, which the store keeps.
     """
     flags = {name.removeprefix("defence_"): value for name, value in locals().items() if name.startswith("defence_")}
@@ -87,13 +91,14 @@ def run(
     from torch import nn
 
     import robustdeq.evaluation
-    from robustdeq.cli.checkpoints import defence_settings, deploy, resolve
+    from robustdeq.cli.checkpoints import defence_settings, deploy, import_modules, resolve
     from robustdeq.cli.progress import counting
     from robustdeq.host.processes import launch
     from robustdeq.threat import L2, Linf, number
 
     seconds = None if budget is None else duration(budget)
-    checkpoint = resolve(ckpt)
+    import_modules(imports)
+    checkpoint = resolve(ckpt, trust or imports or ())
     settings = defence_settings(defence, checkpoint.eps, flags)
     predictor = deploy(checkpoint.predictor, defence=settings, state=state)
     dataset = checkpoint.dataset if data is None else data

@@ -21,8 +21,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"robustdeq {__version__}")  # noqa: T201
             return 0
         from robustdeq.cli.parser import parse
+        from robustdeq.host.references import current_folder_importable
 
-        return parse(words)() or 0
+        with current_folder_importable():
+            return parse(words)() or 0
     except KeyboardInterrupt as stop:
         if os.environ.get("RANK", "0") == "0":  # the other processes of torchrun say nothing
             print(str(stop) or "Interrupted.", file=sys.stderr)  # noqa: T201

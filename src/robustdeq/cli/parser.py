@@ -159,6 +159,8 @@ def _add(parser: Parser, parameter: inspect.Parameter, hint: Any, text: str | No
     if parameter.kind is parameter.POSITIONAL_OR_KEYWORD:
         parser.add_argument(name, **({"nargs": "?", **options} if given else options))
         return
-    flag = {"as_json": "json", "json_file": "json"}.get(name, name.replace("defence_", "defence.", 1))
+    flag = {"as_json": "json", "json_file": "json", "imports": "import"}.get(
+        name, name.replace("defence_", "defence.", 1)
+    )
     flag = flag if "." in flag else flag.replace("_", "-")
     parser.add_argument(f"--{flag}", dest=name, required=not given, **options)

@@ -26,6 +26,8 @@ def run(
     defence: Literal["none", "entropy"] = "none",
     state: int | Literal["final"] | None = None,
     as_json: bool = False,
+    trust: bool = False,
+    imports: list[str] | None = None,
 ) -> int:
     """Classify image files: class, confidence, entropy along the states, whether the solver converged.
 
@@ -41,16 +43,19 @@ def run(
         state: Predict from head(z^[state]), or from the final unrolled state; by default as `evaluate` deploys the
             model: from state 8, or the solver's last if it has fewer.
         as_json: Print JSON instead of a table.
+        trust: Run code outside robustdeq that the checkpoint names; not needed in the folder that it was trained in.
+        imports: Modules of your own to import first, which may register models; a checkpoint may name them.
     """
     import torch
     from rich.console import Console
 
-    from robustdeq.cli.checkpoints import defence_settings, deploy, resolve
+    from robustdeq.cli.checkpoints import defence_settings, deploy, import_modules, resolve
     from robustdeq.cli.progress import saying
     from robustdeq.data import DataError, DataNotFoundError
     from robustdeq.data.photos import Photo, read_photo
 
-    checkpoint = resolve(ckpt)
+    import_modules(imports)
+    checkpoint = resolve(ckpt, trust or imports or ())
     shape = checkpoint.required("image_shape")
     settings = defence_settings(defence, checkpoint.eps, {})
     predictor = deploy(checkpoint.predictor, defence=settings, state=None if state is None else str(state))
@@ -87,14 +92,18 @@ def _predict(checkpoint: robustdeq.cli.checkpoints.Checkpoint, predictor: Any, p
     """The answers to a batch of images (B, C, H, W), uint8."""
     import torch
 
-    from robustdeq.cli.checkpoints import blaming
     from robustdeq.evaluation.suites.subject import Subject
+    from robustdeq.host.references import blaming
+    from robustdeq.models import CheckpointError
     from robustdeq.models.predictor import DynamicPredictor, entropy
     from robustdeq.solve import Status
 
     subject = Subject(predictor)
     x = pixels.to(subject.device, subject.dtype) / 255
-    with torch.no_grad(), blaming(checkpoint.name, f"the prediction failed on images {tuple(x.shape)}"):
+    with (
+        torch.no_grad(),
+        blaming(checkpoint.name, f"the prediction failed on images {tuple(x.shape)}", kind=CheckpointError),
+    ):
         trajectory = predictor.trajectory(x) if isinstance(predictor, DynamicPredictor) else None
         logits = predictor(x) if trajectory is None else trajectory.deployed
     checkpoint.check_logits(logits, len(x))

@@ -11,29 +11,38 @@ from robustdeq.training import TrainConfig
 
 def run(
     *,
-    recipe: str,
+    recipe: str | None = None,
     out: Path,
     data_root: Path | None = None,
     device: str = "auto",
+    imports: list[str] | None = None,
     overrides: Annotated[dict[str, Any], TrainConfig],
 ) -> None:
     """Train a model by a recipe; the same command resumes a run that was interrupted.
 
     Args:
-        recipe: A name that `robustdeq recipes` lists, or a YAML file.
+        recipe: A name that `robustdeq recipes` lists, or a YAML file; by default one of TRADES for the data set that
+            --data.name says: digits-nano-trades or cifar10-tiny-trades.
         out: Folder of the run: weights in out/best and out/last, metrics.csv, run.json, TensorBoard logs.
         data_root: Folder of the data (cifar10: the folder that holds cifar-10-batches-py or the official archive).
         device: auto, cpu, cuda, mps.
+        imports: Modules of your own to import first, which may register models.
         overrides: Fields of the recipe to change.
     """
     from rich.console import Console
 
     from robustdeq.cli.progress import counting
-    from robustdeq.recipes import merge, parse_config, read_recipe
+    from robustdeq.host.references import import_module
+    from robustdeq.recipes import default_recipe, parse_config, read_recipe, with_overrides
     from robustdeq.training.trainer import Progress, Trainer
 
-    config = parse_config(merge(read_recipe(recipe), overrides))
+    for module in imports or ():
+        import_module(module)
     console = Console(quiet=os.environ.get("RANK", "0") != "0")
+    if recipe is None:
+        recipe = default_recipe(overrides)
+        console.print(f"recipe {recipe}, because --recipe names no other", soft_wrap=True, markup=False)
+    config = parse_config(with_overrides(read_recipe(recipe), overrides))
     with counting(console) as count:
 
         def report(now: Progress) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,24 +12,31 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
+from robustdeq.host.references import import_module, is_reference, module_of
 from robustdeq.models.deq import DEQ
 from robustdeq.models.pretrained import (
+    CODE,
     CONFIG,
     DIGEST,
     FORMAT,
     VERSION,
     WEIGHTS,
     CheckpointError,
+    made_here,
     shipped,
     weights_digest,
 )
-from robustdeq.models.registry import build
+from robustdeq.models.registry import build, is_registered
 from robustdeq.models.resnet import ResNet
-from robustdeq.models.settings import decode
+from robustdeq.models.settings import decode, modules_in
 
 
 def load(
-    path: str | Path, *, device: torch.device | str | None = None, dtype: torch.dtype | None = None
+    path: str | Path,
+    *,
+    device: torch.device | str | None = None,
+    dtype: torch.dtype | None = None,
+    trust: bool | Collection[str] = False,
 ) -> DEQ | ResNet:
     """The model of a checkpoint, in eval mode.
 
@@ -36,10 +44,13 @@ def load(
         path: A folder written by `save_pretrained`, or the name of a checkpoint that is shipped with robustdeq.
         device: Device of the model; the CPU if not given.
         dtype: Precision of the model; as stored if not given.
+        trust: Whether to run code outside robustdeq that the checkpoint names, or the modules that it may name. Without
+            it, such a checkpoint is loaded only by the user and in the folder that saved it.
     """
     folder = _find(path)
     config = _read_config(folder)
     weights, config = _read_weights(folder, config)
+    _check_trust(folder, config, trust)
     model = _build(folder, config)
     _fill(model, weights, folder)
     model.metadata = config.get("metadata", {})
@@ -106,12 +117,38 @@ def _read_weights(folder: Path, config: dict[str, Any]) -> tuple[dict[str, Tenso
     )
 
 
+def _check_trust(folder: Path, config: dict[str, Any], trust: bool | Collection[str]) -> None:
+    """Refuse to run code that a checkpoint names unless the caller trusts it, or saved it from the current folder."""
+    modules = _modules(config)
+    trusted = trust is True or (not isinstance(trust, bool) and modules <= set(trust))
+    if modules and not trusted and not made_here(config):
+        names = ", ".join(sorted(modules))
+        raise CheckpointError(
+            f"{folder} needs code outside robustdeq ({names}), and loading weights must not run code: if you trust who "
+            f"made it, add --trust or --import {sorted(modules)[0]} (in Python: load(..., trust=True)), or load it in "
+            "the folder that it was made in"
+        )
+
+
+def _modules(config: dict[str, Any]) -> set[str]:
+    """The modules outside robustdeq that loading imports."""
+    architecture, code = str(config.get("architecture")), config.get(CODE)
+    settings = modules_in({key: value for key, value in config.items() if key != "metadata"})
+    if is_registered(architecture):
+        return settings
+    named = {module_of(architecture)} if is_reference(architecture) else set()
+    listed = code.get("modules") if isinstance(code, dict) else None
+    return settings | named | {str(module) for module in listed or ()}
+
+
 def _build(folder: Path, config: dict[str, Any]) -> Any:
     try:
+        for module in sorted(_modules(config)):
+            import_module(module)
         settings = {
             name: decode(value)
             for name, value in config.items()
-            if name not in ("format", "format_version", "architecture", "preset", "options", "metadata", DIGEST)
+            if name not in ("format", "format_version", "architecture", "preset", "options", "metadata", DIGEST, CODE)
         }
         with torch.random.fork_rng(devices=[]):  # the initial weights are overwritten: leave the generator as it was
             options = {k: decode(v) for k, v in config["options"].items()}

@@ -16,10 +16,13 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from robustdeq.host.files import write_together
-from robustdeq.models.settings import encode
+from robustdeq.host.origin import is_from_here, origin
+from robustdeq.models.settings import encode, modules_in
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 DIGEST = "weights_sha256"
+CODE = "code"
+"""Which modules outside robustdeq a checkpoint needs, and by whom and where it was made."""
 FORMAT = "robustdeq"
 VERSION = 1
 
@@ -33,13 +36,15 @@ class CheckpointError(RuntimeError):
 
 @dataclass(frozen=True)
 class Architecture:
-    """Everything needed to build a model again: a registered builder and its options."""
+    """Everything needed to build a model again: a builder and its options."""
 
     name: str
-    """Name of the builder, such as "mdeq"."""
+    """Registered name of the builder, such as "mdeq", or package.module:name."""
     options: dict[str, Any]
     preset: str | None = None
     """Name that the model was created by, such as "mdeq-tiny", if that is not the builder's."""
+    module: str | None = None
+    """Module outside robustdeq that defines the builder, if it can be imported."""
 
 
 class Pretrained(ModelHubMixin):
@@ -82,36 +87,47 @@ class Pretrained(ModelHubMixin):
             config: Passed by `push_to_hub` and ignored: the configuration is always the model's own.
             model_card_kwargs: Passed by `push_to_hub` and ignored.
         """
+        assert isinstance(self, nn.Module)
+        tensors = {
+            name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
+            for name, tensor in self.state_dict().items()
+        }
+        text = self._described(weights_digest(tensors))
+        weights = save(tensors, metadata={CONFIG: text})
+        folder = Path(save_directory)
+        # The weights are moved into place first and carry the configuration. If saving is interrupted before
+        # config.json follows, `load` sees that the two differ and still has the whole new checkpoint.
+        write_together({folder / WEIGHTS: weights, folder / CONFIG: text.encode()})
+
+    def check_saveable(self) -> None:
+        """Raises an error if `save_pretrained` would."""
+        self._described("")
+
+    def _described(self, digest: str) -> str:
+        """The content of config.json."""
         if self.architecture is None:
             raise CheckpointError(
                 f"this {type(self).__name__} was put together by hand, and a checkpoint could not say how to build it: "
-                'register a function that builds it with @robustdeq.register_model("my-model") and make it with '
-                'robustdeq.create_model("my-model")'
+                "make it with robustdeq.create_model and a function that builds it, registered with "
+                '@robustdeq.register_model("my-model") or named as in create_model("my_module:my_function")'
             )
-        assert isinstance(self, nn.Module)
         content: dict[str, Any] = {
             "format": FORMAT,
             "format_version": VERSION,
             "architecture": self.architecture.name,
             **({} if self.architecture.preset is None else {"preset": self.architecture.preset}),
             "metadata": getattr(self, "metadata", {}),
+            DIGEST: digest,
         }
-        tensors = {
-            name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
-            for name, tensor in self.state_dict().items()
-        }
-        content[DIGEST] = weights_digest(tensors)
         try:
-            content["options"] = {name: encode(value) for name, value in self.architecture.options.items()}
-            content |= {name: encode(value) for name, value in self.settings().items()}
-            text = json.dumps(content, indent=2)
+            content["options"] = {name: encode(value, own=True) for name, value in self.architecture.options.items()}
+            content |= {name: encode(value, own=True) for name, value in self.settings().items()}
+            modules = modules_in({**content, "metadata": None}) | ({self.architecture.module} - {None})
+            if modules:
+                content[CODE] = {"modules": sorted(modules), "origin": origin(_signed(content))}
+            return json.dumps(content, indent=2)
         except TypeError as error:
             raise CheckpointError(f"the model's options cannot be written as JSON: {error}") from error
-        weights = save(tensors, metadata={CONFIG: text})
-        folder = Path(save_directory)
-        # The weights are moved into place first and carry the configuration. If saving is interrupted before
-        # config.json follows, `load` sees that the two differ and still has the whole new checkpoint.
-        write_together({folder / WEIGHTS: weights, folder / CONFIG: text.encode()})
 
     @classmethod
     def from_pretrained(cls: type[P], pretrained_model_name_or_path: str | Path, **options: Any) -> P:
@@ -125,6 +141,18 @@ class Pretrained(ModelHubMixin):
         if not isinstance(model, cls):
             raise CheckpointError(f"{path} holds a {type(model).__name__}, not a {cls.__name__}")
         return model
+
+
+def _signed(config: Mapping[str, Any]) -> str:
+    """The part of a configuration that decides which code runs with which arguments, in a canonical form."""
+    free = ("format", "format_version", "preset", "metadata", DIGEST, CODE)
+    return json.dumps({key: value for key, value in config.items() if key not in free}, sort_keys=True)
+
+
+def made_here(config: Mapping[str, Any]) -> bool:
+    """Whether this user saved the configuration from the current folder."""
+    code = config.get(CODE)
+    return isinstance(code, dict) and is_from_here(_signed(config), code.get("origin"))
 
 
 def shipped() -> dict[str, Path]:

@@ -1,4 +1,4 @@
-"""Models by name."""
+"""Models by name: the shipped ones, registered ones, and a user's own as package.module:name."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeVar, overload
 
 from torch import nn
 
+from robustdeq.host.references import blaming, is_foreign, is_reference, module_of, resolve
 from robustdeq.host.suggestions import did_you_mean
 from robustdeq.models.mdeq import MDEQ, MDEQConfig
 from robustdeq.models.pretrained import Architecture, Pretrained
@@ -89,7 +90,8 @@ def create_model(name: str, **options: Any) -> Any:
     """A model with freshly initialised weights.
 
     Args:
-        name: One of `list_models()`.
+        name: One of `list_models()`, or package.module:name of a function or class that builds the model. Modules of
+            the current folder can be imported.
         options: Options that replace those of the named model, such as num_classes=100 or solver=Broyden(max_steps=12).
     """
     if name not in _PRESETS:
@@ -102,21 +104,47 @@ def create_model(name: str, **options: Any) -> Any:
 
 
 def build(architecture: str, **options: Any) -> Any:
-    """A model of a registered architecture."""
+    """A model of a registered architecture, or of package.module:name."""
+    builder = _builder(architecture)
+    known, any_other = _options(builder)
+    for option in options:
+        if not any_other and option not in known:
+            hint = did_you_mean(option, known, quoted=True) if known else "it takes none"
+            raise TypeError(f"{architecture} has no option {option!r}; {hint}")
+    if not is_reference(architecture):
+        model = builder(**options)
+    else:
+        with blaming(architecture, "the model cannot be built"):
+            model = builder(**options)
+    if isinstance(model, Pretrained) and builder not in (MDEQ, ResNet):  # these two set their architecture themselves
+        importable = is_foreign(builder) and builder.__module__ != "__main__"
+        module = module_of(architecture) if is_reference(architecture) else builder.__module__ if importable else None
+        model.architecture = Architecture(architecture, options, module=module)
+    return model
+
+
+def declared_options(name: str) -> list[str]:
+    """The options that the builder of a model names."""
+    return _options(_builder(_PRESETS[name][0] if name in _PRESETS else name))[0]
+
+
+def is_registered(architecture: str) -> bool:
+    """Whether a builder is registered under this name."""
+    return architecture in _BUILDERS
+
+
+def _builder(architecture: str) -> Callable[..., Any]:
     builder = _BUILDERS.get(architecture)
+    if builder is None and is_reference(architecture):
+        builder = resolve(architecture)
+        if not callable(builder):
+            raise ValueError(f"{architecture} is a {type(builder).__name__}; expected a function that builds a model")
     if builder is None:
         raise ValueError(
-            f"unknown model {architecture!r}; {did_you_mean(architecture, list_models(), quoted=True)}; "
-            "one of your own must be registered with @robustdeq.register_model before it is used"
+            f"unknown model {architecture!r}; {did_you_mean(architecture, list_models(), quoted=True)}; one of your "
+            "own is named package.module:function, or registered with @robustdeq.register_model before it is used"
         )
-    known = _options(builder)
-    for option in options:
-        if known is not None and option not in known:
-            raise TypeError(f"{architecture} has no option {option!r}; {did_you_mean(option, known, quoted=True)}")
-    model = builder(**options)
-    if isinstance(model, Pretrained) and builder not in (MDEQ, ResNet):  # these two set their architecture themselves
-        model.architecture = Architecture(architecture, options)
-    return model
+    return builder
 
 
 def preset_of(architecture: str, options: Mapping[str, Any]) -> str:
@@ -128,10 +156,10 @@ def preset_of(architecture: str, options: Mapping[str, Any]) -> str:
     return architecture
 
 
-def _options(builder: Callable[..., Any]) -> list[str] | None:
-    """The keywords that a builder takes, or None if it takes any."""
+def _options(builder: Callable[..., Any]) -> tuple[list[str], bool]:
+    """The keywords that a builder names, and whether it takes any others."""
     parameters = inspect.signature(builder).parameters.values()
     named = [p.name for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)]
     if builder is MDEQ:
-        return named + [f.name for f in fields(MDEQConfig)]
-    return None if any(p.kind is p.VAR_KEYWORD for p in parameters) else named
+        return named + [f.name for f in fields(MDEQConfig)], False
+    return named, any(p.kind is p.VAR_KEYWORD for p in parameters)

@@ -52,9 +52,28 @@ def merge(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-def load_recipe(name: str | Path) -> TrainConfig:
-    """A recipe as a typed configuration; an unknown or ill-typed field is an error."""
-    return parse_config(read_recipe(name))
+def with_overrides(recipe: dict[str, Any], overrides: dict[str, Any]) -> dict[str, Any]:
+    """A recipe with other values; another model does not take over the options of the recipe's model."""
+    name = overrides.get("model", {}).get("name")
+    model = recipe.get("model", {})
+    if name is not None and name != model.get("name") and "options" in model:
+        recipe = {**recipe, "model": {"name": name}}
+    return merge(recipe, overrides)
+
+
+def default_recipe(overrides: dict[str, Any]) -> str:
+    """The recipe of a training that names none: TRADES for the data set."""
+    return "digits-nano-trades" if overrides.get("data", {}).get("name") == "digits" else "cifar10-tiny-trades"
+
+
+def load_recipe(name: str | Path, **overrides: Any) -> TrainConfig:
+    """A recipe as a typed configuration; an unknown or ill-typed field is an error.
+
+    Args:
+        name: A shipped recipe, or a YAML file.
+        overrides: Other values, section by section, such as model={"name": "my_deq:conv_deq"} or seed=1.
+    """
+    return parse_config(with_overrides(read_recipe(name), overrides))
 
 
 def parse_config(content: dict[str, Any]) -> TrainConfig:

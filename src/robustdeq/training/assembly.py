@@ -9,20 +9,32 @@ import torch
 from torch import nn
 
 from robustdeq.data import Dataset
+from robustdeq.host.references import blaming
 from robustdeq.models import DEQ, create_model
+from robustdeq.models.modes import evaluating
+from robustdeq.models.pretrained import Pretrained
+from robustdeq.models.registry import declared_options
 from robustdeq.threat import number
 from robustdeq.training.config import TrainConfig
 
 
 def build_model(config: TrainConfig, data: Dataset) -> Any:
-    """The model with weights drawn by the seed; channels and classes are those of the data unless configured."""
-    options = dict(config.model.options)
-    channels, _, _ = data.image_shape
-    options.setdefault("in_channels", channels)
-    options.setdefault("num_classes", data.num_classes)
+    """The model with weights drawn by the seed.
+
+    Of in_channels, num_classes and image_size its builder is given those that it names, as the data have them, unless
+    they are configured.
+    """
+    channels, *size = data.image_shape
+    offered = {"in_channels": channels, "num_classes": data.num_classes, "image_size": size}
+    names = declared_options(config.model.name)
+    options = {**{k: v for k, v in offered.items() if k in names}, **config.model.options}
     with torch.random.fork_rng(devices=[]):
         torch.random.manual_seed(config.seed)
         model = create_model(config.model.name, **options)
+    if not isinstance(model, nn.Module) or not isinstance(model, Pretrained):
+        raise TypeError(
+            f"{config.model.name} built a {type(model).__name__}; expected a robustdeq.DEQ, which can be saved"
+        )
     objective = config.objective
     needed = objective.states == "random" or objective.inner == "carried" or config.jacobian.weight > 0
     if needed and not isinstance(model, DEQ):
@@ -31,6 +43,21 @@ def build_model(config: TrainConfig, data: Dataset) -> Any:
             "set objective.states to final, objective.inner to cold and jacobian.weight to 0"
         )
     return model.double() if config.precision == "64-true" else model
+
+
+@torch.no_grad()
+def try_out(name: str, model: nn.Module, data: Dataset, dtype: torch.dtype) -> None:
+    """Refuse a model that fails on the data's images, does not tell their classes apart, or could not be saved."""
+    x = data.train.subset(slice(0, 2)).pixels01(dtype=dtype)
+    with evaluating(model), blaming(name, f"the model fails on images {tuple(x.shape)}"), torch.random.fork_rng():
+        logits = model(x)
+    if not isinstance(logits, torch.Tensor) or logits.shape != (len(x), data.num_classes):
+        found = f"a tensor {tuple(logits.shape)}" if isinstance(logits, torch.Tensor) else type(logits).__name__
+        raise ValueError(
+            f"{name}: for {len(x)} images of {data.num_classes} classes the model gives {found}; expected logits "
+            f"{(len(x), data.num_classes)}: a builder that names num_classes or in_channels is given those of the data"
+        )
+    model.check_saveable()  # type: ignore[operator]
 
 
 def new_average(config: TrainConfig, data: Dataset, model: Any, device: torch.device) -> Any:

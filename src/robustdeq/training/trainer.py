@@ -21,7 +21,7 @@ from robustdeq.host.processes import launch
 from robustdeq.host.provenance import provenance
 from robustdeq.models import DEQ
 from robustdeq.threat import Linf, number
-from robustdeq.training.assembly import build_model, new_average, training_metadata, update_average
+from robustdeq.training.assembly import build_model, new_average, training_metadata, try_out, update_average
 from robustdeq.training.checkpoint import TrainingState, as_json, check_same_run, load_state, record_start, save_state
 from robustdeq.training.config import TrainConfig
 from robustdeq.training.draws import Draws
@@ -94,6 +94,7 @@ class Trainer:
             )
 
         self.model = build_model(config, self.data)
+        try_out(config.model.name, self.model, self.data, self.dtype)
         self.optimizer: Any = torch.optim.Adam(
             self.model.parameters(), lr=config.schedule.lr, weight_decay=config.schedule.weight_decay
         )
@@ -164,7 +165,9 @@ class Trainer:
         x, y = self._batch(draws)
         self.step_module.train()
         self.optimizer.zero_grad()
-        result = self.step_module(x, y, astuple(draws), phase, self._penalty(phase, draws))
+        with torch.random.fork_rng(devices=[]):  # a user's own dropout draws from the global generator
+            torch.random.manual_seed(draws.own_generator("global").initial_seed())
+            result = self.step_module(x, y, astuple(draws), phase, self._penalty(phase, draws))
         losses = {"loss": result.total, **result.parts}
         losses["train_accuracy"] = (result.logits.argmax(1) == y).float().mean()
         means = self._reduce(torch.stack([v.detach().float() for v in losses.values()]), "mean")
