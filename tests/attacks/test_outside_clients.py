@@ -8,7 +8,6 @@ import torch.nn.functional as F
 from pyautoattack.autopgd_base import APGDAttack
 from pyautoattack.fab_pt import FABAttack_PT
 from pyautoattack.square import SquareAttack
-from torch import nn
 from torch.testing import assert_close
 
 import robustdeq as rd
@@ -22,17 +21,6 @@ with warnings.catch_warnings():
     import foolbox
 
 EPS = 0.2
-
-
-class AsModule(nn.Module):
-    """foolbox accepts modules only."""
-
-    def __init__(self, oracle):
-        super().__init__()
-        self.oracle = oracle
-
-    def forward(self, x):
-        return self.oracle(x)
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +55,7 @@ def predicted(predictor, found, x):
 def test_foolbox_s_pgd_runs_on_an_oracle_and_does_what_ours_does(task, values):
     predictor, x, y = task
     oracle = rd.UnrolledState(predictor, state=3, values=values)
-    client = foolbox.PyTorchModel(AsModule(oracle).eval(), bounds=(0, 1), device="cpu")
+    client = foolbox.PyTorchModel(oracle.module(), bounds=(0, 1), device="cpu")
     attack = foolbox.attacks.LinfPGD(abs_stepsize=EPS / 4, steps=3, random_start=False)
     _, found, fooled = attack(client, x, y, epsilons=EPS)
     ours = rd.PGD(Linf(EPS), steps=3, random_start=False)(oracle, x, y)
@@ -87,3 +75,38 @@ def test_pyautoattack_s_attacks_run_on_an_oracle(task, kind):
     fooled = predicted(predictor, found, x) != y
     # these attacks return the clean image where they see no success, so every changed image must fool
     assert torch.equal((found != x).flatten(1).any(1), fooled)
+
+
+def modes(module):
+    return {name: part.training for name, part in module.named_modules()}
+
+
+@pytest.mark.parametrize("mode", [True, False])
+def test_whoever_restores_the_mode_it_found_leaves_the_model_in_its_own(mode):
+    """torchattacks, for one: eval mode during the attack, then `train()` if `training` was set before."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = rd.create_model("mdeq-nano", num_classes=10, dropout=0.5).train(mode)
+        x, y = torch.rand(2, 1, 8, 8), torch.tensor([0, 1])
+    deployed = rd.EarlyState(rd.EntropyReduction(model, every=4, steps=1), state=8)
+    oracle = rd.UnrolledState(deployed)
+    expected = modes(model)
+    for module in (deployed, oracle.module()):
+        found = module.training
+        module.eval()
+        module(x)
+        if found:
+            module.train()
+        assert modes(model) == expected
+    rd.PGD(Linf(EPS), steps=1)(deployed, x, y)
+    assert modes(model) == expected
+    assert deployed.training == mode
+    assert mode or torch.equal(model(x), model(x))
+
+
+def test_torchattacks_leaves_the_model_in_eval_mode(task):
+    torchattacks = pytest.importorskip("torchattacks", reason="pip install --no-deps torchattacks")
+    predictor, x, y = task
+    for module in (predictor, rd.UnrolledState(predictor).module()):
+        torchattacks.PGD(module, eps=EPS, alpha=EPS / 4, steps=1)(x, y)
+        assert not any(part.training for part in predictor.modules())

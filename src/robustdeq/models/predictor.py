@@ -262,6 +262,18 @@ class Defence(DynamicPredictor):
             )
         self.predictor = predictor
 
+    @property
+    def training(self) -> bool:
+        """The mode of the predictor inside: whoever restores the mode it found leaves the model as it was."""
+        inner = self.__dict__.get("_modules", {}).get("predictor")
+        return inner is not None and inner.training
+
+    @training.setter
+    def training(self, mode: bool) -> None:
+        inner = self.__dict__.get("_modules", {}).get("predictor")
+        if inner is not None:  # otherwise it is being constructed
+            inner.training = mode
+
     @override
     def undefended(self) -> DynamicPredictor:
         if not self.defended:

@@ -97,9 +97,29 @@ class Oracle(ABC):
             surrogate, deployed = self.estimate_and_deploy(x)
         return surrogate, deployed.detach()
 
+    def module(self) -> nn.Module:
+        """The oracle as a module in eval mode, for attack libraries that accept modules only.
+
+        A library cannot change the model's weights, mode or `requires_grad` flags through it: its only parameter is an
+        empty one that says on which device images belong.
+        """
+        return _AsModule(self).eval()
+
     def prepared(self) -> AbstractContextManager[Any]:
         """Context with the model in eval mode and without gradients for parameters; restores both at the end."""
         return attacking(self.target) if isinstance(self.target, nn.Module) else nullcontext()
+
+
+class _AsModule(nn.Module):
+    def __init__(self, oracle: Oracle) -> None:
+        super().__init__()
+        self.oracle = oracle
+        weights = oracle.target.parameters() if isinstance(oracle.target, nn.Module) else iter(())
+        self.place = nn.Parameter(torch.empty(0, device=getattr(next(weights, None), "device", None)), False)
+
+    @override
+    def forward(self, x: Tensor) -> Tensor:
+        return self.oracle(x)
 
 
 @dataclass(frozen=True, eq=False)
