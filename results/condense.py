@@ -29,9 +29,10 @@ NOTE = (
 
 def condense(source: Store, target: Store) -> None:
     """Write the condensed copy of the source into the target."""
+    manifest = source.manifest
+    target.write_manifest(replace(manifest, notes=list(dict.fromkeys([*manifest.notes, NOTE]))))
     for shard in source.shards(None):
         target.write(None, shard, _lighter(source.shard_rows(None, shard), all_states=True))
-    manifest = source.manifest
     light = set(metrics.grid_attacks(source))
     if light and all(source.complete(attack) for attack in light):
         light -= {metrics.strongest(source, predictor=name).attack for name in manifest.predictors}
@@ -41,7 +42,6 @@ def condense(source: Store, target: Store) -> None:
             target.write(attack, shard, rows)
     if (source.folder / AUDIT).exists():
         write_atomically(target.folder / AUDIT, (source.folder / AUDIT).read_bytes())
-    target.write_manifest(replace(manifest, notes=list(dict.fromkeys([*manifest.notes, NOTE]))))
 
 
 def _lighter(rows: pl.LazyFrame, *, all_states: bool) -> pl.DataFrame:

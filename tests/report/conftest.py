@@ -2,9 +2,16 @@
 
 import pytest
 
+from robustdeq.evaluation.store.store import Store
 from robustdeq.report import images
 from robustdeq.report.figures import accuracies, along_states
 from robustdeq.report.figures.drawing import Figure
+
+
+@pytest.fixture
+def small_files(monkeypatch):
+    """Let files hold fewer images than their manifest says, so that a large store is small."""
+    monkeypatch.setattr(Store, "_examine", lambda *args: None)
 
 
 @pytest.fixture

@@ -137,12 +137,13 @@ def make_store(
         if bad not in frames:
             left = {*range(wrong), *(bad - {*saves})}
             frames[bad] = _rows(predictors, images, bad, left, 0.5).with_columns(
-                clean_prediction=pl.lit(0),
+                clean_prediction=clean["prediction"],
                 success=~pl.col("right"),
                 queries=pl.lit(10),
                 deviation=pl.lit(0.25, dtype=pl.Float32),
             )
-        store.write(name, 0, frames[bad], (place, pixels) if keep else None)
+        rows = frames[bad].filter(pl.col("image") < specs[name].spec.runs_on(declared or images))
+        store.write(name, 0, rows, (place, pixels) if keep else None)
     return store
 
 

@@ -83,6 +83,7 @@ def test_only_a_limited_autoattack_is_said_to_be_an_accuracy_over_fewer_images(t
     assert "Such an AA" not in notes
 
 
+@pytest.mark.usefixtures("small_files")
 def test_numbers_of_the_paper_are_marked_where_they_cannot_be_compared(plain, tmp_path):
     first = row(plain["table-1"])
     assert (first["paper: clean"].text, first["paper: clean"].kind) == ("74.92", "apart")
@@ -201,6 +202,7 @@ def test_a_store_accepts_the_commands_that_are_printed_for_it(tmp_path, capsys):
     assert "Table 4" not in {m.item for m in missing_experiments(find_sources([tmp_path / "s"]))}  # it is planned now
 
 
+@pytest.mark.usefixtures("small_files")
 def test_a_defence_unlike_that_of_the_paper_is_marked_and_its_switches_are_in_the_command(tmp_path):
     same = {"model": "mdeq-large", "data": "cifar10", "eps": 8 / 255, "declared": 10_000, "defended": True}
     two_attacks(tmp_path / "s", **same, switches={"direction": "sign", "resolve": False})

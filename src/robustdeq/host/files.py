@@ -78,11 +78,27 @@ def held(folder: Path) -> Iterator[None]:
     The system releases the lock when this process ends, even by a kill. Where there are no such locks (Windows, some
     network file systems) nobody is kept out.
     """
+    with _lock(folder, wait=False):
+        yield
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Waits until no other process is inside for the same folder: what is read inside is still true when written.
+
+    The system releases the lock when this process ends, even by a kill.
+    """
+    with _lock(folder, wait=True):
+        yield
+
+
+@contextmanager
+def _lock(folder: Path, *, wait: bool) -> Iterator[None]:
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / LOCK, "w") as file:
         if fcntl is not None:
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise InUseError(
                     f"another process is writing into {folder}: wait for it or stop it, or choose another folder"

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 from PIL import Image
 
-from robustdeq.evaluation.store.store import Images
+from robustdeq.evaluation.store.files import Images
 from robustdeq.report.figures.drawing import Figure, draw
 from robustdeq.report.results import Result, Sources
 from robustdeq.report.results.complete import finished

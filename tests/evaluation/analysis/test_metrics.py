@@ -55,13 +55,15 @@ def write(folder, attacks=ATTACKS, *, shards=(0, 1), union=False, sha="same", st
         store.write(None, shard, rows(CLEAN, shard, "clean").select(*CLEAN_SCHEMA))
     for name, correct in attacks.items():
         for shard in shards:
-            store.write(name, shard, rows(correct, shard, name).select(*ATTACK_SCHEMA))
+            tried = correct[: dict(changes).get(name, {}).get("limit")]
+            store.write(name, shard, rows(tried, shard, name).select(*ATTACK_SCHEMA))
     return store
 
 
 def rows(correct, shard, name):
     images = range(3 * shard, min(3 * shard + 3, len(correct)))
     count = len(images)
+    clean = {"1": [i == 0 for i in images], "2": [CLEAN[i] == "1" for i in images]}
     frames = []
     for state in ("1", "2"):
         right = [correct[i] == "1" if state == "2" else i == 0 for i in images]
@@ -75,7 +77,7 @@ def rows(correct, shard, name):
                     "state": [state] * count,
                     "deployed": [state == "2"] * count,
                     "prediction": [4 if r else 7 for r in right],
-                    "clean_prediction": [4] * count,
+                    "clean_prediction": [4 if r else 7 for r in clean[state]],
                     "margin": [0.0] * count,
                     "entropy": [entropy[i] for i in images],
                     "loss": [0.0] * count,

@@ -9,8 +9,8 @@ from robustdeq.evaluation.run import resume
 from robustdeq.evaluation.run.batch import Batches
 from robustdeq.evaluation.run.progress import Tracker
 from robustdeq.evaluation.run.resume import PartialItem
+from robustdeq.evaluation.store.files import Origin, as_safetensors
 from robustdeq.evaluation.store.schema import PARTIAL_SCHEMA
-from robustdeq.evaluation.store.store import as_safetensors
 from robustdeq.threat import Linf
 from tests.evaluation.predictors import EPS, images, short
 
@@ -183,7 +183,7 @@ def test_a_kill_between_the_two_files_of_a_partial_item_loses_no_batch(tmp_path)
     item = PartialItem(Store(tmp_path), "pgd", 0, keep_images=True)
     rows = _rows_of(range(4))
     item.write(rows, torch.arange(4), torch.zeros(4, 1, 2, 2))
-    longer = as_safetensors((torch.arange(6), torch.ones(6, 1, 2, 2)))  # images come first, then rows
+    longer = as_safetensors((torch.arange(6), torch.ones(6, 1, 2, 2)), Origin("pgd", 0))  # images come first, then rows
     (tmp_path / "partial" / "pgd" / "shard-0000.safetensors").write_bytes(longer)
     found = item.read(torch.arange(8), 2)
     assert found is not None

@@ -9,9 +9,9 @@ from PIL import Image
 
 from robustdeq.evaluation import Store, evaluate
 from robustdeq.evaluation.analysis import metrics
+from robustdeq.evaluation.store.files import Origin, as_safetensors
 from robustdeq.evaluation.store.manifest import AttackRecord
 from robustdeq.evaluation.store.sources import named_sources
-from robustdeq.evaluation.store.store import as_safetensors
 from robustdeq.threat import Linf
 from tests.evaluation.manifests import record
 from tests.evaluation.predictors import EPS, images, short, small_deq
@@ -168,6 +168,6 @@ def test_stored_images_outside_the_ball_are_refused(tmp_path):
     options = {"threat": Linf(EPS), "batch_size": 4, "shard_size": 4}
     store = evaluate(small_deq(), images(4), short, tmp_path / "a", keep_images=True, **options).store
     place, pixels = store.images("pgd-ready", 0)
-    store.images_path("pgd-ready", 0).write_bytes(as_safetensors((place, 1 - pixels)))
+    store.images_path("pgd-ready", 0).write_bytes(as_safetensors((place, 1 - pixels), Origin("pgd-ready", 0)))
     with pytest.raises(ValueError, match="they were made from other images"):
         evaluate(small_deq(2), images(4), short, tmp_path / "b", sources=[tmp_path / "a"], **options)

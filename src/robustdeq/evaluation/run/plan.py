@@ -97,29 +97,33 @@ def join(store: Store, wanted: Manifest, rank: int, batch_dependent: Callable[[]
     Raises:
         OtherStoreError: The store is of another model or configuration; the message lists the differences.
     """
-    found = store.read_manifest()
+    if rank == 0:
+        store.update_manifest(lambda found: _joined(store, found, wanted, batch_dependent))
+        return
+    if (found := store.read_manifest()) is not None:
+        _joined(store, found, wanted, batch_dependent)
+    _wait_for(store, wanted.attacks)
+    store.forget()
+
+
+def _joined(store: Store, found: Manifest | None, wanted: Manifest, batch_dependent: Callable[[], bool]) -> Manifest:
+    """The manifest of a store that this run joins; `found` is the one that the store has, if any."""
     if found is None:
-        if rank == 0 and store.shards(None):
+        if store.shards(None):
             raise OtherStoreError(
                 f"{store.folder} holds results but no manifest.json to say of what: give another --out, or restore it"
             )
-        merged = wanted
-    else:
-        free = found.batch_size != wanted.batch_size and not batch_dependent()
-        lines = _differences(replace(found, batch_size=wanted.batch_size) if free else found, wanted)
-        if lines:
-            if (more := len(lines) - SHOWN) > 1:
-                lines = [*lines[:SHOWN], f"and {more} more"]
-            raise OtherStoreError(
-                f"{store.folder} holds results of another model or configuration; give another --out, "
-                "or the same options:\n  " + "\n  ".join(lines)
-            )
-        merged = _merge(found, wanted)
-    if rank == 0:
-        store.write_manifest(merged)
-    else:
-        _wait_for(store, wanted.attacks)
-        store.forget()
+        return wanted
+    free = found.batch_size != wanted.batch_size and not batch_dependent()
+    lines = _differences(replace(found, batch_size=wanted.batch_size) if free else found, wanted)
+    if lines:
+        if (more := len(lines) - SHOWN) > 1:
+            lines = [*lines[:SHOWN], f"and {more} more"]
+        raise OtherStoreError(
+            f"{store.folder} holds results of another model or configuration; give another --out, "
+            "or the same options:\n  " + "\n  ".join(lines)
+        )
+    return _merge(found, wanted)
 
 
 def _wait_for(store: Store, attacks: Iterable[str]) -> None:

@@ -8,11 +8,18 @@ from pathlib import Path
 
 import polars as pl
 import torch
-from safetensors import SafetensorError
 from torch import Tensor
 
+from robustdeq.evaluation.store.files import (
+    DamagedFileError,
+    Origin,
+    as_parquet,
+    as_safetensors,
+    read_images,
+    read_parquet,
+)
 from robustdeq.evaluation.store.schema import PARTIAL_SCHEMA
-from robustdeq.evaluation.store.store import Store, as_parquet, as_safetensors, read_images
+from robustdeq.evaluation.store.store import Store
 from robustdeq.host.files import write_together
 
 FOLDER = "partial"
@@ -45,16 +52,23 @@ class PartialItem:
     def count(self) -> int:
         """Number of images that are done; 0 if nothing can be read."""
         try:
-            return pl.read_parquet(self._rows.absolute(), glob=False, columns=["image"])["image"].n_unique()
-        except (OSError, pl.exceptions.PolarsError):
+            return self._read_rows()["image"].n_unique()
+        except (OSError, DamagedFileError):
             return 0
+
+    @property
+    def _origin(self) -> Origin:
+        return Origin(self.attack, self.shard)
+
+    def _read_rows(self) -> pl.DataFrame:
+        return read_parquet(self._rows, PARTIAL_SCHEMA, self._origin)
 
     def read(self, index: Tensor, batch_size: int) -> tuple[pl.DataFrame, Tensor, int] | None:
         """Rows, images and their number, if they are whole batches of the first images in `index`; else None."""
         try:
-            rows = pl.read_parquet(self._rows.absolute(), glob=False)
-            pixels = read_images(self._images)[1] if self.keep_images else torch.empty(0)
-        except (OSError, pl.exceptions.PolarsError, SafetensorError):
+            rows = self._read_rows()
+            pixels = read_images(self._images, self._origin)[1] if self.keep_images else torch.empty(0)
+        except (OSError, DamagedFileError):  # these batches are computed again
             return None
         found = rows["image"].unique(maintain_order=True).to_list()
         whole = len(found) % batch_size == 0 and found == index[: len(found)].tolist()
@@ -66,9 +80,9 @@ class PartialItem:
         """Replace what is kept, unless another process has got further with the same item."""
         if self.count() > len(index):
             return
-        images = {self._images: as_safetensors((index, pixels))} if self.keep_images else {}
+        images = {self._images: as_safetensors((index, pixels), self._origin)} if self.keep_images else {}
         with suppress(FileNotFoundError, FileExistsError):  # another process finishes the item and removes the folder
-            write_together({**images, self._rows: as_parquet(rows, PARTIAL_SCHEMA)})
+            write_together({**images, self._rows: as_parquet(rows, PARTIAL_SCHEMA, self._origin)})
 
     def remove(self) -> None:
         """Remove what is kept, when the item is done."""

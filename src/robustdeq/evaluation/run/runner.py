@@ -19,12 +19,11 @@ from robustdeq.evaluation.run.progress import DEPLOYED_ROWS, Bounds, Effort, Pro
 from robustdeq.evaluation.run.resume import PartialItem
 from robustdeq.evaluation.run.schedule import Bundle, Item, Schedule
 from robustdeq.evaluation.store.attack_spec import AttackSpec
-from robustdeq.evaluation.store.manifest import ResolvedOracle
+from robustdeq.evaluation.store.manifest import Manifest, ResolvedOracle
 from robustdeq.evaluation.store.schema import PARTIAL_SCHEMA
-from robustdeq.evaluation.store.store import Store
+from robustdeq.evaluation.store.store import KEYS, Store
 from robustdeq.host.interrupts import stopping
 
-KEYS = ["image", "predictor", "state"]
 REFRESH = 5.0
 """Seconds between two looks at what other processes have done."""
 
@@ -237,14 +236,19 @@ def resolved(store: Store, spec: AttackSpec) -> AttackSpec:
     """
     if spec.oracle != "strongest":
         return spec
-    manifest = store.read_manifest()
-    assert manifest is not None
-    record = manifest.attacks[spec.name]
+    store.forget()
+    record = store.manifest.attacks[spec.name]
     if record.resolved is None:
         found = strongest(store)
         options = {**found.oracle_options, **spec.oracle_options}
         chosen = ResolvedOracle(attack_of_grid=found.attack, oracle="unrolled", oracle_options=options)
-        record = replace(record, resolved=chosen)
-        store.write_manifest(replace(manifest, attacks={**manifest.attacks, spec.name: record}))
+
+        def choose(manifest: Manifest | None) -> Manifest:
+            assert manifest is not None
+            before = manifest.attacks[spec.name]  # another process may have chosen meanwhile
+            attacks = manifest.attacks | {spec.name: replace(before, resolved=before.resolved or chosen)}
+            return replace(manifest, attacks=attacks)
+
+        record = store.update_manifest(choose).attacks[spec.name]
     assert record.resolved is not None
     return replace(spec, oracle=record.resolved.oracle, oracle_options=record.resolved.oracle_options)

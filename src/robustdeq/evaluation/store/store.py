@@ -5,28 +5,36 @@ from __future__ import annotations
 import errno
 import io
 import json
+import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import polars as pl
-from safetensors import safe_open
-from safetensors.torch import save
-from torch import Tensor
 from typing_extensions import override
 
+from robustdeq.evaluation.store.files import (
+    DamagedFileError,
+    Images,
+    Origin,
+    as_parquet,
+    as_safetensors,
+    intact,
+    parsed,
+    read_images,
+)
 from robustdeq.evaluation.store.manifest import Manifest
 from robustdeq.evaluation.store.schema import ATTACK_SCHEMA, CLEAN_SCHEMA
-from robustdeq.host.files import remove_stale, write_atomically
+from robustdeq.host.files import locked, remove_stale, write_atomically
 
 MANIFEST = "manifest.json"
 ROOM = 2**30
 """Bytes of rows that a snapshot keeps in memory; further rows are read from their files each time."""
-
-Images = tuple[Tensor, Tensor]
-"""Positions in the data, (B,), and pixels, (B, C, H, W)."""
+KEYS = ["image", "predictor", "state"]
+"""The columns that tell the rows of a data shard apart."""
+SHARD = re.compile(r"shard-(\d{4,})")
 
 
 class Store:
@@ -34,6 +42,8 @@ class Store:
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
+        self._examined: set[tuple[Path, int, int]] = set()
+        """Files of rows that were found to fit the store, each with its size and time."""
 
     @cached_property
     def manifest(self) -> Manifest:
@@ -54,14 +64,21 @@ class Store:
             content = json.loads(path.read_bytes())
         except FileNotFoundError:
             return None
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(
                 f"{path} is not valid JSON ({error}): restore it, or evaluate into another folder"
             ) from None
         return Manifest.from_json(content, str(path))
 
+    def update_manifest(self, change: Callable[[Manifest | None], Manifest]) -> Manifest:
+        """Replace the manifest by what `change` makes of it; no other process does the same meanwhile."""
+        with locked(self.folder):
+            manifest = change(self.read_manifest())
+            self.write_manifest(manifest)
+        return manifest
+
     def write_manifest(self, manifest: Manifest) -> None:
-        """Replace the manifest."""
+        """Replace the manifest, whatever it is; `update_manifest` heeds other processes."""
         write_atomically(self.folder / MANIFEST, (json.dumps(manifest.as_json(), indent=2) + "\n").encode())
         self.forget()
 
@@ -95,8 +112,8 @@ class Store:
         The rows are written last: where there are rows, there are images too.
         """
         if images is not None:
-            write_atomically(self.images_path(attack, shard), as_safetensors(images))
-        write_atomically(self.path(attack, shard), as_parquet(rows, _schema(attack)))
+            write_atomically(self.images_path(attack, shard), as_safetensors(images, Origin(attack, shard)))
+        write_atomically(self.path(attack, shard), as_parquet(rows, _schema(attack), Origin(attack, shard)))
 
     def log_time(self, rank: int, record: dict[str, Any]) -> None:
         """Note how long a work item took. Times are shown and never compared, so a full disk is ignored."""
@@ -127,8 +144,8 @@ class Store:
 
     def shards(self, attack: str | None) -> list[int]:
         """Numbers of the finished data shards of an attack (None: of the clean predictions)."""
-        files = self.path(attack, 0).parent.glob("shard-*.parquet")
-        return sorted(int(path.stem.removeprefix("shard-")) for path in files)
+        files = self.path(attack, 0).parent.glob("*.parquet")
+        return sorted(int(found[1]) for path in files if (found := SHARD.fullmatch(path.stem)))
 
     def complete(self, attack: str | None) -> bool:
         """Whether an attack (None: the clean predictions) is done on every image."""
@@ -144,17 +161,44 @@ class Store:
         """Rows of all clean predictions (CLEAN_SCHEMA)."""
         return self._file_rows(None)
 
+    def span(self, attack: str | None, shard: int) -> range:
+        """The positions of the images of a data shard."""
+        manifest, begin = self.manifest, shard * self.manifest.shard_size
+        images = manifest.data.images
+        end = images if attack is None else manifest.attacks[attack].spec.runs_on(images)
+        return range(begin, max(begin, min(begin + manifest.shard_size, end)))
+
     def shard_rows(self, attack: str | None, shard: int) -> pl.LazyFrame:
-        """Rows of an attack (None: of the clean predictions) on one data shard."""
+        """Rows of an attack (None: of the clean predictions) on one data shard.
+
+        Raises:
+            DamagedFileError: The file is not what was written, or belongs elsewhere.
+        """
         path = self.path(attack, shard)
-        rows = pl.scan_parquet(path.absolute(), glob=False)  # a folder named seed[01] is no pattern
-        try:
-            rows.collect_schema()
-        except pl.exceptions.ComputeError as error:
-            raise ValueError(
-                f"{path} is damaged ({error}): copy it again, or delete it and run the evaluation that made it"
-            ) from None
-        return rows
+        state = path.stat()
+        content = intact(path)
+        if (found := (path, state.st_size, state.st_mtime_ns)) not in self._examined:
+            self._examine(path, parsed(path, content, _schema(attack), Origin(attack, shard)), attack, shard)
+            self._examined.add(found)
+        return pl.scan_parquet(io.BytesIO(content))
+
+    def _examine(self, path: Path, rows: pl.DataFrame, attack: str | None, shard: int) -> None:
+        """Refuse rows of other images than the shard's, and of an attack on another predictor than that of `clean`."""
+        span, images = self.span(attack, shard), rows["image"].unique().sort()
+        some = self.manifest.union and attack is not None
+        if some and (outside := set(images) - set(span)):
+            raise DamagedFileError(path, f"it has image {min(outside)}, and the shard's are {_shown(span)}")
+        if not some and images.to_list() != list(span):
+            raise DamagedFileError(path, f"it has {len(images)} images, and the shard's are {_shown(span)}")
+        if attack is None or not self.has(None, shard):
+            return
+        clean = self.shard_rows(None, shard).select(*KEYS, true_label="label", true_prediction="prediction").collect()
+        beside = rows.filter("deployed").join(clean, on=KEYS, how="inner")
+        if beside.filter(
+            pl.col("label").ne_missing(pl.col("true_label"))
+            | pl.col("clean_prediction").ne_missing(pl.col("true_prediction"))
+        ).height:
+            raise DamagedFileError(path, "its labels or clean predictions are not those of the folder clean")
 
     def rows(self, attack: str | Sequence[str] | None = None) -> pl.LazyFrame:
         """Rows of one attack, some, or all (None), with the column `attack` in front of ATTACK_SCHEMA."""
@@ -172,7 +216,10 @@ class Store:
             raise ValueError(
                 f"{self.folder} keeps no images of {attack}, shard {shard}: evaluate it again with keep_images"
             )
-        return read_images(path)
+        index, pixels = read_images(path, Origin(attack, shard))
+        if not set(index.tolist()) <= set(self.span(attack, shard)):
+            raise DamagedFileError(path, f"it has other images than {_shown(self.span(attack, shard))}")
+        return index, pixels
 
     def has_images(self, attack: str | None) -> bool:
         """Whether the images of an attack (None: the clean images) are kept, on every data shard."""
@@ -180,6 +227,11 @@ class Store:
 
     def _file_rows(self, attack: str | None) -> pl.LazyFrame:
         """Rows of an attack (None: of the clean predictions) on all finished data shards."""
+        if attack is not None and (lost := set(self.shards(attack)) - set(self.shards(None))):
+            raise ValueError(
+                f"{self.path(None, min(lost))} is missing: copy it again, or run the evaluation that made the store "
+                "again, which computes what is missing"
+            )
         frames = [self.shard_rows(attack, shard) for shard in self.shards(attack)]
         return pl.concat(frames) if frames else pl.LazyFrame(schema=_schema(attack))
 
@@ -214,26 +266,9 @@ class Snapshot(Store):
         return self._frames[attack]
 
 
+def _shown(span: range) -> str:
+    return f"{span.start} to {span.stop - 1}" if span else "none"
+
+
 def _schema(attack: str | None) -> dict[str, Any]:
     return CLEAN_SCHEMA if attack is None else ATTACK_SCHEMA
-
-
-def as_safetensors(images: Images) -> bytes:
-    """Images as the content of a safetensors file."""
-    index, pixels = images
-    return save({"image": index.cpu().contiguous(), "pixels": pixels.cpu().contiguous()})
-
-
-def read_images(path: Path) -> Images:
-    """Read a file of images."""
-    with safe_open(path, framework="pt") as file:
-        return file.get_tensor("image"), file.get_tensor("pixels")
-
-
-def as_parquet(rows: pl.DataFrame, schema: dict[str, Any]) -> bytes:
-    """Rows as the content of a Parquet file, encoded in memory so that a full disk is found by `write_atomically`."""
-    buffer = io.BytesIO()
-    rows.select([pl.col(name).cast(dtype) for name, dtype in schema.items()]).write_parquet(
-        buffer, compression="zstd", statistics=False
-    )
-    return buffer.getvalue()
