@@ -63,7 +63,7 @@ def dynamics() -> list[Figure]:
     model.solver = rd.Broyden(max_steps=8)
     oracle = rd.UnrolledState(model, state=3, steps=5, damping=0.5)
     attacked = rd.PGD(rd.Linf(EPS), steps=10, step_size=EPS / 4, seed=0)(oracle, x_test, y_test).images
-    defended = rd.EntropyReduction(model, step_size=EPS / 4, radius=EPS, direction="sign")
+    defended = rd.EntropyReduction(model, step_size=EPS / 4, radius=EPS)
     passes = {
         "clean": model.trajectory(x_test),
         "attacked": model.trajectory(attacked),

@@ -90,7 +90,7 @@ CELLS = [(variant, "cell", readout) for variant in ("paper", "released") for rea
 )
 def test_along_gradient_steps_it_is_exact_through_the_defence(name, readout, radius):
     model, x = victim(name)
-    predictor = rd.EntropyReduction(model, every=2, steps=2, step_size=0.1, radius=radius)
+    predictor = rd.EntropyReduction(model, every=2, steps=2, step_size=0.1, radius=radius, direction="gradient")
     predictor = predictor if readout is None else rd.EarlyState(predictor, state=readout)
     assert_exact(Exact(predictor), predictor, x, count=12)
 

@@ -12,6 +12,7 @@ from PIL import Image
 
 import robustdeq as rd
 from robustdeq.cli.main import main
+from robustdeq.cli.parser import verb_parser
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +75,29 @@ def test_entropy_reduction_stays_within_the_checkpoint_s_budget(capsys, folder, 
     (record,) = json.loads(out)
     assert record["entropy"] == pytest.approx(defended.entropy[:, 0].tolist(), rel=1e-3)
     assert record["defence"] == "entropy"
+
+
+def test_the_flags_of_the_defence_are_those_of_evaluate(capsys, folder, model, digits):
+    settings = {"every": 4, "steps": 1, "direction": "gradient", "resolve": False}
+    defended = rd.EntropyReduction(model, step_size=0.15 / 4, radius=0.15, **settings).trajectory(digits)
+    words = [f"--defence.{name}={str(value).lower()}" for name, value in settings.items()]
+    _, out, _ = predict(capsys, folder, folder / "0.png", "--json", "--defence=entropy", *words)
+    (record,) = json.loads(out)
+    assert record["entropy"] == pytest.approx(defended.entropy[:, 0].tolist(), rel=1e-3)
+    assert predict(capsys, folder, folder / "0.png", "--defence.every=4") == (
+        1,
+        "",
+        "robustdeq: error: without a defence --defence.every would change nothing: add --defence entropy, or drop "
+        "--defence.every\n",
+    )
+    flags = [{f for f in verb_parser(v)._option_string_actions if "defence" in f} for v in ("predict", "evaluate")]
+    assert flags[0] == flags[1]
+
+
+def test_an_unknown_entry_of_a_flag_that_is_no_mapping_is_an_unknown_flag(capsys, folder):
+    with pytest.raises(SystemExit):
+        predict(capsys, folder, folder / "0.png", "--state.first=4")
+    assert capsys.readouterr().err == "robustdeq: error: predict has no flag --state.first; did you mean --state?\n"
 
 
 def test_one_bad_file_does_not_stop_the_others(capsys, folder, digits):

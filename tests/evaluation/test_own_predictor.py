@@ -80,7 +80,7 @@ def test_every_suite_on_the_command_line(tmp_path, suite, function, capsys):
         resolved = json.loads((tmp_path / "manifest.json").read_text())["attacks"]["aa-strongest"]["resolved"]
         assert resolved["attack_of_grid"] == metrics.strongest(store).attack
         assert store.rows("pgd-ready").filter(pl.col("deviation").is_not_null()).collect().height == 3 * 3 * 2
-        assert set(store.manifest.predictors) == {"deployed", "entropy-paper"}
+        assert set(store.manifest.predictors) == {"deployed", "entropy-sign"}
     if suite == "settings":
         assert metrics.by_setting(store).select("every", "steps").rows() == [
             (2, 10), *((t, r) for t, r in product((1, 2), (1, 5, 10, 20)) if (t, r) != (2, 10))

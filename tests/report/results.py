@@ -41,8 +41,11 @@ def change(store, **fields):
     store.write_manifest(replace(store.manifest, **fields))
 
 
+SIGN = (("direction", "sign"),)
+
+
 def predictor_record(
-    weights, *, dynamic=True, depth=2, model="mdeq-nano", variant=None, every=2, steps=10, switches=()
+    weights, *, dynamic=True, depth=2, model="mdeq-nano", variant=None, every=2, steps=10, switches=SIGN
 ):
     """A model, behind an entropy reduction if there is a variant, read at its last state if it has states."""
     config = {"kind": "MDEQ", "architecture": model}
@@ -79,7 +82,7 @@ def make_store(
     also=(),
     saves=(),
     depth=2,
-    switches=(),
+    switches=SIGN,
     seed=None,
     command=None,
 ):

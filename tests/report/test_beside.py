@@ -12,8 +12,8 @@ from robustdeq.report.images import make_pages
 from robustdeq.report.missing import missing_experiments
 from tests.report.results import attack, autoattack, grid_attack, grid_of, make_store, two_attacks
 
-MAIN = (("entropy-paper", "paper"), ("entropy-released", "released"))
-SETTINGS = (*MAIN, ("entropy-paper-T1-R1", "paper", 1, 1))
+MAIN = (("entropy-sign", "paper"), ("entropy-released", "released"))
+SETTINGS = (*MAIN, ("entropy-sign-T1-R1", "paper", 1, 1))
 
 
 def records(folder, name):
@@ -50,7 +50,7 @@ def test_defences_scored_beside_an_undefended_model_are_rows_marked_oblivious_wi
     rows = rows_of(undefended_tables, "table-1")
     assert [(r["store"], r["method"]) for r in rows] == [
         ("s", "+ Sec. 3.3"),
-        ("s (entropy-paper, oblivious)", "+ Sec. 3.2 & 3.3, variant paper, attacked obliviously"),
+        ("s (entropy-sign, oblivious)", "+ Sec. 3.2 & 3.3, variant paper along the sign, attacked obliviously"),
         ("s (entropy-released, oblivious)", "+ Sec. 3.2 & 3.3, variant released, attacked obliviously"),
     ]
     # undefended the attacks break 1-3, 2-5, 1, 2-6 and 7 beside image 0; the defences save 2 and 5
@@ -65,9 +65,9 @@ def test_defences_scored_beside_an_undefended_model_are_rows_marked_oblivious_wi
 def test_defences_attacked_obliviously_are_drawn_beside_the_undefended_model(undefended, tmp_path):
     two_attacks(tmp_path / "s", whole=True, also=SETTINGS, saves=[2, 5])
     figures = {f.name: f for f in make_figures(find_sources([tmp_path]))}
-    assert "s 50.0; s (entropy-paper, oblivious) 70.0" in figures["figure-3a"].alt
+    assert "s 50.0; s (entropy-sign, oblivious) 70.0" in figures["figure-3a"].alt
     assert "s (entropy-released, oblivious) -0.200 at the last state" in figures["figure-3b"].alt
-    assert "predictor entropy-paper minus deployed" in figures["figure-3b"].where
+    assert "predictor entropy-sign minus deployed" in figures["figure-3b"].where
     assert [name for name in figures if "figure-5" in name or "figure-2" in name] == ["figure-2-s", "figure-5-s"]
     part = {f.name for f in make_figures(find_sources([undefended]))}
     assert not part & {"figure-3a", "figure-5-s"}  # a part of the grid is no figure
@@ -77,7 +77,7 @@ def test_defences_attacked_obliviously_are_drawn_beside_the_undefended_model(und
 
 def test_a_defence_with_a_whole_grid_of_its_own_is_not_shown_obliviously_too(tmp_path):
     two_attacks(tmp_path / "plain", also=MAIN)
-    oblivious = ["plain", "plain (entropy-paper, oblivious)", "plain (entropy-released, oblivious)"]
+    oblivious = ["plain", "plain (entropy-sign, oblivious)", "plain (entropy-released, oblivious)"]
     two_attacks(tmp_path / "defended", defended=True)
     assert [r["store"] for r in records(tmp_path, "table-1")] == ["defended", *oblivious]  # it has a part of the grid
     two_attacks(tmp_path / "plain", also=MAIN, whole=True)
@@ -134,8 +134,8 @@ def test_a_part_of_the_grid_with_autoattack_is_a_row_of_table_1(tmp_path):
 def test_table_5_has_every_setting_of_a_store(undefended_tables):
     rows = rows_of(undefended_tables, "table-5")
     assert [(r["variant"], r["T_f"], r["R"], r["PGD"], r["paper"]) for r in rows] == [
-        ("paper", "1", "1", "70.00", "54.67"),
-        ("paper", "2", "10", "70.00", "55.18"),
+        ("paper along the sign", "1", "1", "70.00", "54.67"),
+        ("paper along the sign", "2", "10", "70.00", "55.18"),
         ("released", "2", "10", "70.00", "55.18"),
     ]
 
@@ -203,7 +203,7 @@ def six(tmp_path_factory):
 def test_differences_answer_the_questions_of_the_paper_between_results_that_differ_in_nothing_else(six):
     rows = [r for r in records(six, "differences") if "other" not in r["without"]]
     pairs = [(r["question"].split("?")[0], r["without"].split(":")[0], r["with"].split(":")[0]) for r in rows]
-    base, rand = "base (entropy-paper, oblivious)", "rand (entropy-paper, oblivious)"
+    base, rand = "base (entropy-sign, oblivious)", "rand (entropy-sign, oblivious)"
     resnet = "Does a DEQ beat the ResNet of equal size"
     assert pairs == [
         ("Does Sec. 3.3 help", "base", "rand"),

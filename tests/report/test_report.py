@@ -205,12 +205,12 @@ def test_a_store_accepts_the_commands_that_are_printed_for_it(tmp_path, capsys):
 @pytest.mark.usefixtures("small_files")
 def test_a_defence_unlike_that_of_the_paper_is_marked_and_its_switches_are_in_the_command(tmp_path):
     same = {"model": "mdeq-large", "data": "cifar10", "eps": 8 / 255, "declared": 10_000, "defended": True}
-    two_attacks(tmp_path / "s", **same, switches={"direction": "sign", "resolve": False})
+    two_attacks(tmp_path / "s", **same, switches={"direction": "gradient", "resolve": False})
     defended = row(tables(tmp_path)["table-1"], 1)  # under its base
-    assert defended["method"].text == "+ Sec. 3.2, variant paper with direction sign, resolve false"
-    assert "variant paper with direction sign, resolve false" in defended["comparable"].text
+    assert defended["method"].text == "+ Sec. 3.2, variant paper along the gradient, as printed, with resolve false"
+    assert "variant paper along the gradient, as printed, with resolve false" in defended["comparable"].text
     (command,) = {m.command for m in missing_experiments(find_sources([tmp_path])) if m.what == "s: AutoAttack"}
-    assert "--defence entropy --defence.direction sign --defence.resolve false --suite" in command
+    assert "--defence entropy --defence.direction gradient --defence.resolve false --suite" in command
 
 
 @pytest.mark.usefixtures("undrawn")

@@ -64,7 +64,8 @@ def run(
         norm: Norm of the radius.
         defence: Input entropy reduction around the model, or none.
         defence_variant: The paper's algorithm (default) or that of the released code.
-        defence_direction: The image moves along the gradient or its sign; by default as the variant has it.
+        defence_direction: The image moves along the sign of the gradient (default), or along the gradient, Eq. 8 as
+            printed.
         defence_resolve: Whether the state is solved again with the moved image; by default as the variant has it.
         defence_history: What becomes of the solver's factors at an intervention; by default as the variant has it.
         defence_handed_on: State that a segment hands to the next; by default as the variant has it.

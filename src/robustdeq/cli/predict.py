@@ -24,6 +24,14 @@ def run(
     image: list[Path],
     *,
     defence: Literal["none", "entropy"] = "none",
+    defence_variant: Literal["paper", "released"] | None = None,
+    defence_direction: Literal["gradient", "sign"] | None = None,
+    defence_resolve: bool | None = None,
+    defence_history: Literal["kept", "restarted"] | None = None,
+    defence_handed_on: Literal["iterate", "lowest"] | None = None,
+    defence_final_input: Literal["purified", "received"] | None = None,
+    defence_every: int | None = None,
+    defence_steps: int | None = None,
     state: int | Literal["final"] | None = None,
     as_json: bool = False,
     trust: bool = False,
@@ -40,12 +48,22 @@ def run(
         ckpt: A checkpoint folder, a shipped checkpoint's name, or package.module:function that returns a predictor.
         image: Image files.
         defence: entropy purifies the input between solver steps, within the checkpoint's own budget eps.
+        defence_variant: The paper's algorithm (default) or that of the released code.
+        defence_direction: The image moves along the sign of the gradient (default), or along the gradient, Eq. 8 as
+            printed.
+        defence_resolve: Whether the state is solved again with the moved image; by default as the variant has it.
+        defence_history: What becomes of the solver's factors at an intervention; by default as the variant has it.
+        defence_handed_on: State that a segment hands to the next; by default as the variant has it.
+        defence_final_input: Image that the final state is unrolled with; by default as the variant has it.
+        defence_every: T_f, the solver steps between interventions; 2 by default.
+        defence_steps: R, the inner iterations of an intervention; 10 by default.
         state: Predict from head(z^[state]), or from the final unrolled state; by default as `evaluate` deploys the
             model: from state 8, or the solver's last if it has fewer.
         as_json: Print JSON instead of a table.
         trust: Run code outside robustdeq that the checkpoint names; not needed in the folder that it was trained in.
         imports: Modules of your own to import first, which may register models; a checkpoint may name them.
     """
+    flags = {name.removeprefix("defence_"): value for name, value in locals().items() if name.startswith("defence_")}
     import torch
     from rich.console import Console
 
@@ -57,7 +75,7 @@ def run(
     import_modules(imports)
     checkpoint = resolve(ckpt, trust or imports or ())
     shape = checkpoint.required("image_shape")
-    settings = defence_settings(defence, checkpoint.eps, {})
+    settings = defence_settings(defence, checkpoint.eps, flags)
     predictor = deploy(checkpoint.predictor, defence=settings, state=None if state is None else str(state))
     records: list[Record] = []
     photos: list[tuple[Record, Photo]] = []

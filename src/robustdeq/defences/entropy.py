@@ -28,8 +28,8 @@ class EntropyReduction(InputDefence):
         steps: R, the number of updates of x^ at an intervention.
         step_size: beta, the size of an update.
         radius: Largest distance of x^ from the received image, per pixel.
-        variant: "paper" (Algorithm 1) or "released" (the authors' code): the default of the options below.
-        direction: "gradient" or "sign": what x^ moves along.
+        variant: "paper" (Algorithm 1) or "released" (the authors' code): the default of the options after `direction`.
+        direction: Along the "sign" of the gradient, or along the "gradient" itself, as Eq. 8 is printed.
         resolve: Whether the step to z^[t] is taken again with the new x^.
         history: Whether the solver's history is "kept", or "restarted" after every intervention.
         handed_on: The state that a restarted solver starts from: the last "iterate" or the "lowest" residual's.
@@ -45,7 +45,7 @@ class EntropyReduction(InputDefence):
         step_size: float = 2 / 255,
         radius: float = 8 / 255,
         variant: Variant = "paper",
-        direction: Direction | None = None,
+        direction: Direction = "sign",
         resolve: bool | None = None,
         history: History | None = None,
         handed_on: HandedOn | None = None,

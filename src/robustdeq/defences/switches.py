@@ -40,7 +40,8 @@ class Switches:
 
 
 VARIANTS = {
-    "paper": Switches(direction="gradient", resolve=True, history="kept", handed_on="iterate", final_input="purified"),
+    # Eq. 8 prints the gradient; the paper's numbers were made along its sign (docs/decisions/020).
+    "paper": Switches(direction="sign", resolve=True, history="kept", handed_on="iterate", final_input="purified"),
     "released": Switches(
         direction="sign", resolve=False, history="restarted", handed_on="lowest", final_input="received"
     ),

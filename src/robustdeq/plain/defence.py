@@ -117,7 +117,7 @@ def entropy_reduction(
     tol: float = 1e-3,
     every: int = 2,
     steps: int = 10,
-    direction: str = "gradient",
+    direction: str = "sign",
     judge_last: bool = True,
     **sizes: float,
 ) -> PlainDefence:

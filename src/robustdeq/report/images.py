@@ -13,14 +13,15 @@ import polars as pl
 from PIL import Image
 
 from robustdeq.evaluation.store.files import Images
+from robustdeq.evaluation.suites.variants import DEFAULT
 from robustdeq.report.figures.drawing import Figure, draw
 from robustdeq.report.results import Result, Sources
 from robustdeq.report.results.complete import finished
 
 SHOWN = 6
 """Images per store."""
-PAPERS = "entropy-paper"
-"""The defence that suite paper scores the images of an undefended model on."""
+BESIDE = (DEFAULT, "entropy-paper")
+"""The defences, the best first, that suite paper scores or scored the images of an undefended model on."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,7 @@ def _traces(r: Result, attack: str, image: int) -> Figure:
     mine = pl.col("image") == image
     clean = r.store.clean().filter(mine & (pl.col("state") != "final")).collect()
     attacked = r.store.rows(attack).filter(mine & (pl.col("state") != "final")).collect()
-    beside = PAPERS if PAPERS in r.manifest.predictors and r.entropy is None else None
+    beside = next((name for name in BESIDE if r.entropy is None and name in r.manifest.predictors), None)
     undefended, regulated = (r.predictor, beside) if r.undefended is None else (r.undefended, r.predictor)
     lines = {"clean": _line(clean, undefended), "attacked": _line(attacked, undefended)}
     if regulated is not None:

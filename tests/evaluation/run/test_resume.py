@@ -77,7 +77,7 @@ def test_entropy_variants_defend_within_the_model_s_eps(metadata, radius):
     model = small_deq(2)
     model.metadata = metadata
     variants = entropy_variants(Subject(model))
-    assert set(variants) == {"entropy-paper", "entropy-released"}
+    assert set(variants) == {"entropy-sign", "entropy-released"}
     for variant in variants.values():
         expected = EntropyReduction(model, variant=variant.variant, radius=radius, step_size=radius / 4)
         assert describe(variant) == describe(expected)

@@ -56,7 +56,7 @@ def test_the_paper_suite_holds_what_each_table_and_figure_needs():
     assert pairs == set(TABLE_4)
     assert named["square-1000"].limit == 1000
     found = settings(suite)
-    assert found.pop("entropy-released") == ("released", 2, 10)  # beside entropy-paper: Fig. 3b
+    assert found.pop("entropy-released") == ("released", 2, 10)  # beside entropy-sign: Fig. 3b
     assert (len(found), set(found.values())) == (16, TABLE_5)
     assert {d.state for d in suite.also.values()} == {8}
     assert {d.predictor.descent.radius for d in suite.also.values()} == {EPS}
@@ -80,7 +80,7 @@ def test_table_4_is_a_suite_too_and_shares_its_attacks_with_the_grid_and_the_aud
 
 
 def test_images_are_kept_and_settings_scored_for_the_models_of_the_paper_s_tables():
-    both = {"entropy-paper": ("paper", 2, 10), "entropy-released": ("released", 2, 10)}
+    both = {"entropy-sign": ("paper", 2, 10), "entropy-released": ("released", 2, 10)}
     for metadata, keep in (
         ({}, False),
         ({"objective": "pgdat", "states": "random"}, False),
@@ -206,11 +206,11 @@ def test_table_5_of_one_store_equals_a_store_for_each_setting(tmp_path):
     store = evaluate(EarlyState(model(3), state=3), shown, tmp_path / "own.yaml", tmp_path / "all", **options).store
     together = metrics.by_setting(store)
     assert together.select("predictor", "variant", "every", "steps").rows() == [
-        ("often", "paper", 1, 3),
+        ("often", "paper along the sign", 1, 3),
         ("seldom", "released", 3, 2),
     ]
     for row in together.iter_rows(named=True):
-        settings = {name: row[name] for name in ("variant", "every", "steps")}
+        settings = {"variant": row["variant"].split()[0], "every": row["every"], "steps": row["steps"]}
         defended = EntropyReduction(model(3), radius=EPS, step_size=EPS / 4, **settings)
         verdict = evaluate(EarlyState(defended, state=3), shown, "grid", tmp_path / row["predictor"], **options)
         (alone,) = metrics.by_setting(verdict.store).iter_rows(named=True)
@@ -230,9 +230,18 @@ def test_a_manifest_names_the_variant_and_what_differs_from_it():
         config = describe(EntropyReduction(model(), **settings))
         return PredictorRecord(deployed_state="final", states=["final"], config=config).entropy.words
 
-    assert (words(), words(variant="released")) == ("paper", "released")
-    assert words(direction="sign", resolve=False) == "paper with direction sign, resolve false"
-    assert words(variant="released", direction="sign") == "released"
+    assert (words(), words(variant="released")) == ("paper along the sign", "released")
+    assert words(direction="sign", resolve=False) == "paper along the sign, with resolve false"
+    assert words(direction="gradient") == "paper along the gradient, as printed"
+    assert words(variant="released", direction="gradient") == "released along the gradient"
+
+
+@pytest.mark.parametrize(("variant", "direction"), [("paper", "gradient"), ("released", "sign")])
+def test_a_store_from_before_switches_were_recorded_is_of_the_directions_of_its_time(variant, direction):
+    config = describe(EntropyReduction(model(), variant=variant))
+    del config["switches"]
+    record = PredictorRecord(deployed_state="final", states=["final"], config=config)
+    assert record.entropy.switches == {"direction": direction}
 
 
 RESULTS = sorted((Path(__file__).parents[3] / "results/suites").glob("*.yaml"))

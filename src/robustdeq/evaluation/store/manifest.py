@@ -19,6 +19,9 @@ from robustdeq.threat import Threat
 FORMAT = "robustdeq-evaluation"
 VERSION = 1
 
+_FIRST_DIRECTIONS = {"paper": "gradient", "released": "sign"}
+"""What the variants did in stores that do not say it: the first ones did not record switches."""
+
 Answers = list[list[float | None]]
 """Logits of the deployed predictor on the first images; None where one is not finite."""
 
@@ -61,10 +64,19 @@ class EntropyRecord:
         return {name: value for name, value in self.switches.items() if value != usual.get(name)}
 
     @property
+    def is_default(self) -> bool:
+        """Whether variant and switches are those of `EntropyReduction(model)`."""
+        return self.variant == "paper" and not self.changed_switches
+
+    @property
     def words(self) -> str:
-        """The variant and what differs from it: "paper", or "paper with direction sign"."""
-        changed = ", ".join(f"{name} {str(value).lower()}" for name, value in self.changed_switches.items())
-        return f"{self.variant} with {changed}" if changed else self.variant
+        """The variant, its direction and what differs besides: "paper along the sign, with resolve false"."""
+        along = {
+            ("paper", "gradient"): "paper along the gradient, as printed",
+            ("released", "sign"): "released",
+        }.get((self.variant, self.switches["direction"]), f"{self.variant} along the {self.switches['direction']}")
+        changed = [f"{k} {str(v).lower()}" for k, v in self.changed_switches.items() if k != "direction"]
+        return f"{along}, with {', '.join(changed)}" if changed else along
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +111,7 @@ class PredictorRecord:
             every=config["every"],
             steps=config["descent"]["steps"],
             variant=config["variant"],
-            switches=config.get("switches", {}),
+            switches={"direction": _FIRST_DIRECTIONS[config["variant"]], **config.get("switches", {})},
             config={key: value for key, value in config.items() if key != "predictor"},
         )
 

@@ -18,7 +18,7 @@ from robustdeq.evaluation.suites.attacks import (
 )
 from robustdeq.evaluation.suites.audit import audit_suite, reduced_audit
 from robustdeq.evaluation.suites.suite import Context, Suite, SuiteBuilder
-from robustdeq.evaluation.suites.variants import entropy_reduced, entropy_variants, table_5_settings
+from robustdeq.evaluation.suites.variants import DEFAULT, entropy_reduced, entropy_variants, table_5_settings
 
 TABLE_4 = ((3, 5), (3, 4), (3, 6), (3, 7), (4, 5), (5, 5), (6, 5))
 """The paper's strongest (i, K_a), under which it also ran APGD-CE and Square."""
@@ -99,7 +99,7 @@ def _settings(context: Context) -> Suite:
         raise ValueError("suite settings varies the entropy reduction (T_f, R), which needs a model with dynamics")
     if context.union:
         raise ValueError("suite settings scores every image on every setting (T_f, R): leave --union away")
-    main = {"entropy-paper": entropy_reduced(context.subject, variant="paper")}
+    main = {DEFAULT: entropy_reduced(context.subject)}
     return Suite("settings", grid(context), also={**main, **table_5_settings(context.subject)})
 
 

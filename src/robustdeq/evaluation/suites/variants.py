@@ -12,6 +12,8 @@ TABLE_5 = tuple((every, steps) for every in (1, 2, 4, 8) for steps in (1, 5, 10,
 """The (T_f, R) of the paper's Table 5."""
 MAIN = (2, 10)
 """The (T_f, R) of the paper's other tables, and the defaults."""
+DEFAULT = "entropy-sign"
+"""The name of `EntropyReduction(model)` with the main settings."""
 RESERVED = {"deployed": "predictor under evaluation", "base": "undefended model of a defended one"}
 """Names that every store uses for predictors of its own."""
 
@@ -31,15 +33,19 @@ def entropy_reduced(subject: Subject, **settings: Any) -> Callee:
 
 
 def entropy_variants(subject: Subject) -> dict[str, Callee]:
-    """The main settings in the paper's variant and in the released code's, which needs T_f to divide N."""
-    variants = ("paper", "released") if subject.states % MAIN[0] == 0 else ("paper",)
-    return {f"entropy-{v}": entropy_reduced(subject, variant=v) for v in variants}
+    """The main settings in the paper's flow along the sign and in the released code's, which needs T_f to divide N.
+
+    The name entropy-paper, which earlier stores have, stays that of Eq. 8 as printed, along the gradient.
+    """
+    main = {DEFAULT: entropy_reduced(subject)}
+    divides = subject.states % MAIN[0] == 0
+    return {**main, "entropy-released": entropy_reduced(subject, variant="released")} if divides else main
 
 
 def table_5_settings(subject: Subject) -> dict[str, Callee]:
-    """Table 5's other settings in the paper's variant, such as entropy-paper-T4-R5; T_f > N would do nothing."""
+    """Table 5's other settings, such as entropy-sign-T4-R5; T_f > N would do nothing."""
     return {
-        f"entropy-paper-T{every}-R{steps}": entropy_reduced(subject, variant="paper", every=every, steps=steps)
+        f"{DEFAULT}-T{every}-R{steps}": entropy_reduced(subject, every=every, steps=steps)
         for every, steps in TABLE_5
         if every <= subject.states and (every, steps) != MAIN
     }

@@ -21,7 +21,7 @@ class Result:
     store: Store
     predictor: str = "deployed"
     """Another predictor that every attacked image was scored on is "base", the undefended model inside a defence, or a
-    defence around the undefended model that was attacked, such as "entropy-paper"."""
+    defence around the undefended model that was attacked, such as "entropy-sign"."""
 
     @property
     def manifest(self) -> Manifest:
@@ -86,9 +86,9 @@ class Result:
 
     @property
     def described(self) -> str:
-        """The method, with the variant of the defence unless it is the paper's, and whether it was attacked itself."""
+        """The method, with the variant of the defence unless it is the default, and whether it was attacked itself."""
         words = [self.method]
-        if self.entropy is not None and (self.oblivious or self.entropy.words != "paper"):
+        if self.entropy is not None and (self.oblivious or not self.entropy.is_default):
             words.append(f"variant {self.entropy.words}")
         return ", ".join([*words, "attacked obliviously"] if self.oblivious else words)
 

@@ -57,9 +57,14 @@ def find_sources(folders: Sequence[str | Path]) -> Sources:
     stored = [Result(label, Snapshot(stores[path])) for path, label in _labels(list(stores)).items()]
     results = [*stored, *(other for r in stored for other in [*_base(r, stored), *_oblivious(r, stored)])]
     return Sources(
-        results=sorted(results, key=lambda r: (r.label, r.predictor)),
+        results=sorted(results, key=_place),
         runs=sorted((Run(label, runs[path]) for path, label in _labels(list(runs)).items()), key=lambda r: r.label),
     )
+
+
+def _place(r: Result) -> tuple[str, bool, int]:
+    """By store; a defence's base stands before it, defences beside an undefended model as the store lists them."""
+    return r.label, r.predictor != "base", list(r.manifest.predictors).index(r.predictor)
 
 
 def _base(r: Result, stored: list[Result]) -> list[Result]:
