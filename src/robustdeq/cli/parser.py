@@ -43,7 +43,10 @@ class Parser(ArgumentParser):
         if spelt := flags.get(flag.replace("_", "-")):
             return spelt + equals + value
         parent = flag.rpartition(".")[0]
-        if parent in flags.values() and get_origin(self._option_string_actions[parent]._typehint) is dict:
+        if (
+            parent in flags.values()
+            and get_origin(getattr(self._option_string_actions[parent], "_typehint", None)) is dict
+        ):
             return word  # an entry of a dictionary, such as --model.options.dropout
         last = flag.lstrip("-").rpartition(".")[2]
         ends = [f for f in flags.values() if f.rpartition(".")[2] == last]  # --lr is --schedule.lr
