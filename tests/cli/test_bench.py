@@ -82,6 +82,38 @@ def test_bench_train_has_a_row_for_each_objective_and_its_multiply_adds(tmp_path
     assert "trades + random: in multiply-adds" in capsys.readouterr().out
 
 
+def test_bench_train_measures_the_rows_that_are_asked_for(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("robustdeq.cli.benchmarks.train.STEPS", 1)
+    monkeypatch.setattr("robustdeq.cli.benchmarks.measure.peak_rate", lambda rounds, say: 1e10)  # see bench core
+    file = tmp_path / "bench.json"
+    words = ["bench", "train", "--models", "mdeq-nano", "--batch", "1", "--rounds", "1", "--json", str(file), "--rows"]
+    assert main([*words, "pgdat;pgdat, carried J=2"]) == 0
+    cold, carried = json.loads(file.read_text())
+    assert (cold["name"], carried["name"]) == ("pgdat", "pgdat, carried J=2")
+    assert carried["over_cold"] == pytest.approx(cold["ours"] / carried["ours"])
+    assert main([*words, "standard"]) == 1
+    assert "standard are not all rows of bench train: pgdat; " in capsys.readouterr().err
+
+
+def test_bench_evaluate_measures_autoattack_along_cold_and_carried_gradients(tmp_path, monkeypatch):
+    small = {"n_iter": 2, "targets": 1, "n_queries": 1}
+    monkeypatch.setattr("robustdeq.cli.benchmarks.autoattack.BUDGETS", small)
+    monkeypatch.setattr("robustdeq.cli.benchmarks.autoattack.COUNTED", 3)
+    torch.manual_seed(0)
+    model = rd.create_model("mdeq-nano", num_classes=10)
+    model.metadata = {"eps": 0.001, "dataset": "digits"}
+    model.save_pretrained(tmp_path / "nano")
+    file = tmp_path / "bench.json"
+    words = ["--attack", "autoattack", "--models", str(tmp_path / "nano"), "--images", "20", "--json", str(file)]
+    assert main(["bench", "evaluate", *words]) == 0
+    cold, carried = json.loads(file.read_text())
+    assert (cold["name"], carried["name"]) == ("autoattack", "autoattack, carried J=1")
+    assert carried["f_equivalents"] < cold["f_equivalents"]
+    assert cold["left"] > 0
+    assert carried["over_cold"] == pytest.approx(cold["ours"] / carried["ours"])
+    assert cold["samples_per_second"] == pytest.approx(1 / cold["ours"])
+
+
 def test_bench_defence_says_what_arithmetic_allows(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("robustdeq.cli.benchmarks.defence.GRID", [(8, 1)])
     monkeypatch.setattr("robustdeq.cli.benchmarks.measure.peak_rate", lambda rounds, say: 1e10)  # see bench core

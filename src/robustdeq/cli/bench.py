@@ -23,6 +23,8 @@ def run(
     batch: int | None = None,
     rounds: int = 5,
     images: int = 100,
+    attack: Literal["grid", "autoattack"] = "grid",
+    rows: str | None = None,
     compile: bool = False,
     data_root: Path | None = None,
     json_file: Path | None = None,
@@ -32,12 +34,14 @@ def run(
     Args:
         subject: What to measure: core (one evaluation of f, an N-step solve), train (a step of PGD-AT and TRADES, with
             final and random states, cold and carried inner attacks), defence (a defended prediction, over T_f and R),
-            evaluate (the grid of 144 attacks on a trained checkpoint).
+            evaluate (the grid of 144 attacks, or AutoAttack with cold and carried gradients, on a trained checkpoint).
         models: Models to measure, separated by commas (mdeq-large,mdeq-tiny if not given); for evaluate, checkpoints (a
             model trained on digits for the purpose if not given).
         batch: Images per batch; each model's own default if not given.
         rounds: Number of timed rounds; the least time counts.
         images: Test images to attack (evaluate).
+        attack: The grid of 144 attacks or AutoAttack (evaluate).
+        rows: Rows to measure, separated by semicolons, such as "trades + random" (train; all if not given).
         compile: Compile our side, as `robustdeq train --compile true` does (train); takes minutes before it measures.
         data_root: Folder of the checkpoints' data (evaluate).
         json_file: Write the records here as JSON.
@@ -55,6 +59,10 @@ def run(
         raise ValueError(f"rounds, images and batch must be at least 1, got {rounds}, {images} and {batch}")
     if compile and subject != "train":
         raise ValueError(f"--compile is for bench train, not for bench {subject}")
+    if rows is not None and subject != "train":
+        raise ValueError(f"--rows is for bench train, not for bench {subject}")
+    if attack != "grid" and subject != "evaluate":
+        raise ValueError(f"--attack is for bench evaluate, not for bench {subject}")
     if json_file is not None:
         make_room(json_file, "--json")
     console = Console()
@@ -63,9 +71,10 @@ def run(
     where = provenance()
     with saying(console) as say:
         if subject == "evaluate":
-            records = evaluate(models.split(",") if models else [], images, data_root, say)
+            records = evaluate(models.split(",") if models else [], attack, images, data_root, say)
         else:
-            measure: Callable[..., list[dict[str, Any]]] = partial(train, compiled=compile)
+            wanted = None if rows is None else rows.split(";")
+            measure: Callable[..., list[dict[str, Any]]] = partial(train, compiled=compile, rows=wanted)
             if subject != "train":
                 measure = core if subject == "core" else defence
             peak, names = peak_rate(rounds, say), (models or MODELS).split(",")
@@ -104,7 +113,8 @@ COLUMNS: dict[str, tuple[str, Callable[[Any], str], str]] = {
         "median and middle half of the speedups of single rounds",
     ),
     "images/s": ("samples_per_second", "{:.1f}".format, "of ours"),
-    "/cold": ("over_cold", "{:.2f}x".format, "our step with a cold inner attack over this one"),
+    "/cold": ("over_cold", "{:.2f}x".format, "ours with cold gradients over this one"),
+    "left": ("left", str, "images that stay correct"),
     "f": ("f_equivalents", "{:.0f}".format, "multiply-adds of ours, in evaluations of f"),
     "MMAC": ("macs", lambda macs: f"{macs / 1e6:.1f}", "million multiply-adds per image"),
     "of convs": ("fraction_of_its_convolutions", "{:.0%}".format, "rate of f over that of its convolutions alone"),
@@ -126,6 +136,6 @@ def _table(records: list[dict[str, Any]]) -> Table:
     for name in shown:
         table.add_column(name, justify="left" if name in ("model", "what") else "right")
     for r in records:
-        table.add_row(*(write(r[field]) if field in r else "" for field, write, _ in shown.values()))
+        table.add_row(*("" if r.get(field) is None else write(r[field]) for field, write, _ in shown.values()))
     table.caption = "; ".join(f"{name}: {meaning}" for name, (_, _, meaning) in shown.items() if meaning)
     return table

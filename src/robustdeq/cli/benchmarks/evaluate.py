@@ -1,16 +1,19 @@
-"""`robustdeq bench evaluate`: the grid of 144 attacks on a checkpoint, per image."""
+"""`robustdeq bench evaluate`: the grid of 144 attacks, or AutoAttack, on a checkpoint, per image."""
 
 from __future__ import annotations
 
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from robustdeq.cli.benchmarks.autoattack import autoattack
+from robustdeq.cli.benchmarks.measure import COUNTED, macs_of_f, multiply_adds
 from robustdeq.cli.checkpoints import resolve
 from robustdeq.cli.evaluate import describe
 from robustdeq.cli.progress import left
@@ -36,7 +39,7 @@ ENOUGH = 100
 
 
 def evaluate(
-    checkpoints: list[str], images: int, data_root: Path | None, say: Callable[[str], None]
+    checkpoints: list[str], attack: str, images: int, data_root: Path | None, say: Callable[[str], None]
 ) -> list[dict[str, Any]]:
     """Records of seconds per image for the whole grid: ours with every image and with `--union`, and plain.
 
@@ -45,14 +48,16 @@ def evaluate(
     first: with random weights most images are misclassified, and leaving them out would flatter us.
     """
     if checkpoints:
-        return [record for name in checkpoints for record in _one(name, name, images, data_root, say)]
+        return [record for name in checkpoints for record in _one(name, name, attack, images, data_root, say)]
     with tempfile.TemporaryDirectory() as folder:
         say(f"training {RECIPE} to have something to attack")
         best = Trainer(parse_config(read_recipe(RECIPE)), Path(folder) / "run").fit()
-        return _one(str(best), RECIPE, images, None, say)
+        return _one(str(best), RECIPE, attack, images, None, say)
 
 
-def _one(ckpt: str, name: str, images: int, data_root: Path | None, say: Callable[[str], None]) -> list[dict[str, Any]]:
+def _one(
+    ckpt: str, name: str, attack: str, images: int, data_root: Path | None, say: Callable[[str], None]
+) -> list[dict[str, Any]]:
     checkpoint = resolve(ckpt)
     model, eps = checkpoint.predictor, checkpoint.required("eps")
     if not isinstance(model, MDEQ):
@@ -60,11 +65,13 @@ def _one(ckpt: str, name: str, images: int, data_root: Path | None, say: Callabl
     dataset = checkpoint.required("dataset")
     data = load_dataset(dataset, data_root, **checkpoint.options_for(dataset)).test
     x, y = data.pixels[:images].float() / 255, data.labels[:images]
-    taken: dict[str, tuple[float, int, int]] = {}
+    if attack == "autoattack":
+        return autoattack(model, name, x, y, eps, say)
+    taken: dict[str, tuple[float, int, int, float]] = {}
     deployed = EarlyState(model, state=model.solver.max_steps)
-    for label, union, count in (("union", True, len(x)), ("every image", False, min(ENOUGH, len(x)))):
+
+    def run(label: str, union: bool, count: int) -> None:
         with tempfile.TemporaryDirectory() as folder:
-            begin = time.perf_counter()
             run_suite(
                 deployed,
                 (x[:count], y[:count]),
@@ -74,10 +81,16 @@ def _one(ckpt: str, name: str, images: int, data_root: Path | None, say: Callabl
                 batch_size=BATCH,
                 union=union,
                 all_states=False,
-                report=lambda now, label=label: say(f"{name}: ours, {label}: {describe(now)}"),  # type: ignore[misc]
+                report=lambda now: say(f"{name}: ours, {label}: {describe(now)}"),
             )
-            rows = min(BATCH, count) if union else _rows(deployed, eps, count)
-            taken[label] = (time.perf_counter() - begin) / count, count, rows
+
+    for label, union, count in (("union", True, len(x)), ("every image", False, min(ENOUGH, len(x)))):
+        begin = time.perf_counter()
+        run(label, union, count)
+        seconds, few = (time.perf_counter() - begin) / count, min(COUNTED, count)
+        rows = min(BATCH, count) if union else _rows(deployed, eps, count)
+        macs = multiply_adds(partial(run, f"{label}, counting multiply-adds", union, few))
+        taken[label] = seconds, count, rows, macs / few / macs_of_f(model, x[:1])
     plain_seconds = _plain(default_layout(model).eval(), x[:ENOUGH], y[:ENOUGH], eps, say)
     return [
         {
@@ -89,8 +102,10 @@ def _one(ckpt: str, name: str, images: int, data_root: Path | None, say: Callabl
             "ours": ours,
             "plain": plain_seconds,
             "speedup": plain_seconds / ours,
+            "samples_per_second": 1 / ours,
+            "f_equivalents": counted,
         }
-        for label, (ours, count, rows) in taken.items()
+        for label, (ours, count, rows, counted) in taken.items()
     ]
 
 

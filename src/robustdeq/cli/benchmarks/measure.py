@@ -19,6 +19,9 @@ from robustdeq.models import MDEQ
 ENOUGH = 4
 """Smallest number of rounds for which quartiles are reported."""
 
+COUNTED = 8
+"""Number of images on which an attack's multiply-adds are counted, in a run of its own: counting takes time."""
+
 
 def times(rounds: int, *jobs: Callable[[], Any], say: Callable[[str], None], what: str) -> list[list[float]]:
     """Seconds of each job, round by round; the jobs take turns, so that a slow phase of the machine hits all alike.

@@ -61,6 +61,10 @@ class Row:
         inner = {"inner": "cold"} if self.iterations is None else {"inner": "carried", "iterations": self.iterations}
         return {"objective": self.kind, "states": "random" if self.random else "final", **inner}
 
+    def cold(self) -> Row:
+        """The same training with a cold inner attack."""
+        return replace(self, iterations=None)
+
     def objective(self) -> Objective:
         """The objective of our side."""
         return (PGDAT if self.kind == "pgdat" else TRADES)(
@@ -91,7 +95,14 @@ ROWS = [
 
 
 def train(
-    name: str, batch: int | None, rounds: int, peak: float, say: Callable[[str], None], *, compiled: bool = False
+    name: str,
+    batch: int | None,
+    rounds: int,
+    peak: float,
+    say: Callable[[str], None],
+    *,
+    compiled: bool = False,
+    rows: list[str] | None = None,
 ) -> list[dict[str, Any]]:
     """Records of a whole step (inner attack, losses, backward, Adam), seconds per image.
 
@@ -99,6 +110,11 @@ def train(
     step with a carried inner attack is than our own step with a cold one. All rows of a model take turns, so that a
     slow phase of the machine hits them alike.
     """
+    chosen = [row for row in ROWS if rows is None or row.label in rows]
+    if rows is not None and len(chosen) < len(rows):
+        raise ValueError(
+            f"--rows: {'; '.join(rows)} are not all rows of bench train: {'; '.join(r.label for r in ROWS)}"
+        )
     batch = batch or BATCH.get(name, 32)
     model, x = model_and_images(name, batch)
     ours = model.train()
@@ -113,7 +129,7 @@ def train(
     def plain_step(row: Row) -> None:
         _update(optimizers[1], row.plain_loss(other, x, y, draws))
 
-    jobs = [partial(step, row) for row in ROWS for step in (our_step, plain_step)]
+    jobs = [partial(step, row) for row in chosen for step in (our_step, plain_step)]
     say(f"{name}: counting multiply-adds")
     macs = [multiply_adds(job) for job in jobs]
     one_f = macs_of_f(ours, x)
@@ -121,7 +137,7 @@ def train(
         functorch.donated_buffer = False  # a carried inner attack walks back through one graph twice
         ours.compile()
     taken = times(rounds, *jobs, say=say, what=f"{name}: training steps, batch {batch}")
-    least = {row: min(mine) for row, mine in zip(ROWS, taken[::2], strict=True)}
+    least = {row: min(mine) for row, mine in zip(chosen, taken[::2], strict=True)}
     return [
         {
             "name": f"{row.label}{', compiled' if compiled else ''}",
@@ -130,12 +146,12 @@ def train(
             **row.fields,
             **beside_plain(mine, theirs, batch),
             "samples_per_second": batch / least[row],
-            **({} if row.iterations is None else {"over_cold": least[replace(row, iterations=None)] / least[row]}),
+            **({"over_cold": least[cold] / least[row]} if (cold := row.cold()) in least and cold != row else {}),
             "f_equivalents": macs[2 * i] / one_f,
             "total_macs": macs[2 * i] / batch,
             **arithmetic(least[row], min(theirs), (macs[2 * i], macs[2 * i + 1]), peak),
         }
-        for i, (row, mine, theirs) in enumerate(zip(ROWS, taken[::2], taken[1::2], strict=True))
+        for i, (row, mine, theirs) in enumerate(zip(chosen, taken[::2], taken[1::2], strict=True))
     ]
 
 
