@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         register_model,
     )
     from robustdeq.models.predictor import Defence, DynamicPredictor
+    from robustdeq.recipes import load_recipe
     from robustdeq.solve import (
         Anderson,
         Broyden,
@@ -62,7 +63,28 @@ if TYPE_CHECKING:
         spectral_radius,
     )
     from robustdeq.threat import L2, Linf, Threat
-    from robustdeq.training import PGDAT, TRADES, Carried, Cold, Final, RandomState, Standard, TrainConfig
+    from robustdeq.training import (
+        PGDAT,
+        TRADES,
+        Adversarial,
+        Attacked,
+        Carried,
+        Cold,
+        Final,
+        Losses,
+        Objective,
+        RandomState,
+        Standard,
+        TrainConfig,
+    )
+    from robustdeq.training.config import (
+        DataConfig,
+        JacobianConfig,
+        ModelConfig,
+        ObjectiveConfig,
+        ScheduleConfig,
+        ValidationConfig,
+    )
     from robustdeq.training.trainer import Trainer
 else:
     from robustdeq.host.lazy import lazily
@@ -73,13 +95,15 @@ __version__ = "0.1.0"
 
 # fmt: off
 __all__ = [
-    "APGD", "DEQ", "FABT", "L2", "MDEQ", "PGD", "PGDAT", "TRADES", "Anderson", "Attack", "AttackResult",
-    "AutoAttack", "BoundDynamics", "Broyden", "Carried", "CheckpointError", "Cold", "Defence", "DynamicPredictor",
-    "EarlyState", "EntropyReduction", "Final", "ForwardPass", "GradientPolicy", "Implicit", "InputDefence",
-    "Iteration", "Linf", "MDEQConfig", "Neumann", "NotConvergedError", "OneStep", "Oracle", "Phantom", "Picard",
-    "Predictor", "RandomState", "ResNet", "SharedInverse", "Solution", "Solver", "SplitDynamics", "Square",
-    "Standard", "Status", "Threat", "ThroughSolver", "TrainConfig", "Trainer", "Trajectory", "Unrolled",
-    "UnrolledState", "compat", "create_model", "evaluate", "fixed_point", "gradient_honesty", "jacobian_penalty",
-    "list_models", "load", "oracles", "register_model", "spectral_radius",
+    "APGD", "DEQ", "FABT", "L2", "MDEQ", "PGD", "PGDAT", "TRADES", "Adversarial", "Anderson", "Attack",
+    "AttackResult", "Attacked", "AutoAttack", "BoundDynamics", "Broyden", "Carried", "CheckpointError", "Cold",
+    "DataConfig", "Defence", "DynamicPredictor", "EarlyState", "EntropyReduction", "Final", "ForwardPass",
+    "GradientPolicy", "Implicit", "InputDefence", "Iteration", "JacobianConfig", "Linf", "Losses", "MDEQConfig",
+    "ModelConfig", "Neumann", "NotConvergedError", "Objective", "ObjectiveConfig", "OneStep", "Oracle", "Phantom",
+    "Picard", "Predictor", "RandomState", "ResNet", "ScheduleConfig", "SharedInverse", "Solution", "Solver",
+    "SplitDynamics", "Square", "Standard", "Status", "Threat", "ThroughSolver", "TrainConfig", "Trainer",
+    "Trajectory", "Unrolled", "UnrolledState", "ValidationConfig", "compat", "create_model", "evaluate",
+    "fixed_point", "gradient_honesty", "jacobian_penalty", "list_models", "load", "load_recipe", "oracles",
+    "register_model", "spectral_radius",
 ]
 # fmt: on

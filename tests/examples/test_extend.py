@@ -40,7 +40,8 @@ def percent(text, name):
 
 def test_every_file_of_the_folder_is_run_by_a_test_below():
     tests = Path(__file__).read_text()
-    assert all(f'run("{path.stem}")' in tests for path in (EXAMPLES / "extend").glob("*.py"))
+    names = [path.stem for path in (EXAMPLES / "extend").glob("*.py")]
+    assert all(f'run("{name}")' in tests or f"{name}:" in tests for name in names)
 
 
 def test_the_my_model_example_trains_saves_loads_and_evaluates(run):
@@ -85,3 +86,12 @@ def test_the_table_has_a_row_for_every_state(run):
     rows = re.findall(r"^pgd-ready,(\w+),([\d.]+),", run("table"), re.M)
     assert [state for state, _ in rows] == [*"12345678", "final"]
     assert all(float(share) > 0.3 for _, share in rows)
+
+
+def test_training_from_python_calls_back_and_takes_a_loss_of_one_s_own(run):
+    text = run("train")  # of my_deq:conv_deq
+    assert re.findall(r"^step (\d+)", text, re.M) == ["16", "32"]
+    assert "'validation_pgd': " in text
+    assert "DEQ for eps 0.15" in text
+    first, last = map(float, re.search(r"clean loss ([\d.]+) to ([\d.]+)", text).groups())
+    assert last < first - 0.3

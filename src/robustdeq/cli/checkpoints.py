@@ -22,7 +22,6 @@ from robustdeq.host.references import (
     ReferenceProblem,
     blaming,
     current_folder_importable,
-    import_module,
     is_reference,
 )
 from robustdeq.host.suggestions import did_you_mean
@@ -86,12 +85,6 @@ class Checkpoint:
                 f"{self.name} gives {logits.shape[1]} logits, but its metadata stand for {len(self.classes)} classes: "
                 'metadata["classes"] must name each'
             )
-
-
-def import_modules(names: Iterable[str] | None) -> None:
-    """Import the modules of --import, which may register models."""
-    for name in names or ():
-        import_module(name)
 
 
 def resolve(ckpt: str, trust: bool | Collection[str] = False) -> Checkpoint:

@@ -47,7 +47,7 @@ def run(
     device: str = "auto",
     as_json: bool = False,
     trust: bool = False,
-    imports: list[str] | None = None,
+    imports: str | None = None,
     command: Sequence[str] = (),
 ) -> None:
     """Attack a predictor by a suite; the same command resumes an evaluation that was interrupted.
@@ -84,7 +84,8 @@ def run(
         device: auto, cpu, cuda, mps.
         as_json: Print the result as JSON instead of a table; progress goes to standard error.
         trust: Run code outside robustdeq that the checkpoint names; not needed in the folder that it was trained in.
-        imports: Modules of your own to import first, which may register models; a checkpoint may name them.
+        imports: Module of your own to import first, such as one that registers models (several: separated by commas); a
+            checkpoint may name it.
         command: The words of the command line, which the store keeps.
     """
     flags = {name.removeprefix("defence_"): value for name, value in locals().items() if name.startswith("defence_")}
@@ -92,14 +93,14 @@ def run(
     from torch import nn
 
     import robustdeq.evaluation
-    from robustdeq.cli.checkpoints import defence_settings, deploy, import_modules, resolve
+    from robustdeq.cli.checkpoints import defence_settings, deploy, resolve
     from robustdeq.cli.progress import counting
     from robustdeq.host.processes import launch
+    from robustdeq.host.references import import_modules
     from robustdeq.threat import L2, Linf, number
 
     seconds = None if budget is None else duration(budget)
-    import_modules(imports)
-    checkpoint = resolve(ckpt, trust or imports or ())
+    checkpoint = resolve(ckpt, trust or import_modules(imports))
     settings = defence_settings(defence, checkpoint.eps, flags)
     predictor = deploy(checkpoint.predictor, defence=settings, state=state)
     dataset = checkpoint.dataset if data is None else data

@@ -35,7 +35,7 @@ def run(
     state: int | Literal["final"] | None = None,
     as_json: bool = False,
     trust: bool = False,
-    imports: list[str] | None = None,
+    imports: str | None = None,
 ) -> int:
     """Classify image files: class, confidence, entropy along the states, whether the solver converged.
 
@@ -61,19 +61,20 @@ def run(
             model: from state 8, or the solver's last if it has fewer.
         as_json: Print JSON instead of a table.
         trust: Run code outside robustdeq that the checkpoint names; not needed in the folder that it was trained in.
-        imports: Modules of your own to import first, which may register models; a checkpoint may name them.
+        imports: Module of your own to import first, such as one that registers models (several: separated by commas); a
+            checkpoint may name it.
     """
     flags = {name.removeprefix("defence_"): value for name, value in locals().items() if name.startswith("defence_")}
     import torch
     from rich.console import Console
 
-    from robustdeq.cli.checkpoints import defence_settings, deploy, import_modules, resolve
+    from robustdeq.cli.checkpoints import defence_settings, deploy, resolve
     from robustdeq.cli.progress import saying
     from robustdeq.data import DataError, DataNotFoundError
     from robustdeq.data.photos import Photo, read_photo
+    from robustdeq.host.references import import_modules
 
-    import_modules(imports)
-    checkpoint = resolve(ckpt, trust or imports or ())
+    checkpoint = resolve(ckpt, trust or import_modules(imports))
     shape = checkpoint.required("image_shape")
     settings = defence_settings(defence, checkpoint.eps, flags)
     predictor = deploy(checkpoint.predictor, defence=settings, state=None if state is None else str(state))

@@ -15,7 +15,7 @@ def run(
     out: Path,
     data_root: Path | None = None,
     device: str = "auto",
-    imports: list[str] | None = None,
+    imports: str | None = None,
     overrides: Annotated[dict[str, Any], TrainConfig],
 ) -> None:
     """Train a model by a recipe; the same command resumes a run that was interrupted.
@@ -26,18 +26,17 @@ def run(
         out: Folder of the run: weights in out/best and out/last, metrics.csv, run.json, TensorBoard logs.
         data_root: Folder of the data (cifar10: the folder that holds cifar-10-batches-py or the official archive).
         device: auto, cpu, cuda, mps.
-        imports: Modules of your own to import first, which may register models.
+        imports: Module of your own to import first, such as one that registers models; several are separated by commas.
         overrides: Fields of the recipe to change.
     """
     from rich.console import Console
 
     from robustdeq.cli.progress import counting
-    from robustdeq.host.references import import_module
+    from robustdeq.host.references import import_modules
     from robustdeq.recipes import default_recipe, parse_config, read_recipe, with_overrides
     from robustdeq.training.trainer import Progress, Trainer
 
-    for module in imports or ():
-        import_module(module)
+    import_modules(imports)
     console = Console(quiet=os.environ.get("RANK", "0") != "0")
     if recipe is None:
         recipe = default_recipe(overrides)

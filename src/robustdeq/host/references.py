@@ -57,6 +57,14 @@ def import_module(module: str, reference: str | None = None) -> Any:
         return importlib.import_module(module)
 
 
+def import_modules(names: str | None) -> list[str]:
+    """Import the modules of --import, separated by commas; returns their names."""
+    modules = [name.strip() for name in (names or "").split(",") if name.strip()]
+    for module in modules:
+        import_module(module)
+    return modules
+
+
 @contextmanager
 def current_folder_importable() -> Iterator[None]:
     """Modules of the current folder can be imported inside, as with `python -m`."""

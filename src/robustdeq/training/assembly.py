@@ -16,6 +16,7 @@ from robustdeq.models.pretrained import Pretrained
 from robustdeq.models.registry import declared_options
 from robustdeq.threat import number
 from robustdeq.training.config import TrainConfig
+from robustdeq.training.objectives import Adversarial, Objective
 
 
 def build_model(config: TrainConfig, data: Dataset) -> Any:
@@ -80,8 +81,23 @@ def update_average(average: nn.Module, model: nn.Module, decay: float, step: int
             mean.copy_(value)
 
 
-def training_metadata(config: TrainConfig, data: Dataset) -> dict[str, Any]:
-    """Metadata of a checkpoint that does not depend on the step."""
+def given(objective: Objective | None, optimizer: torch.optim.Optimizer | None) -> dict[str, Any]:
+    """What replaces parts of the configuration, as JSON: a run resumes only with the same."""
+    parts = {"objective": objective, "optimizer": optimizer}
+    words = {name: " ".join(repr(part).split()) for name, part in parts.items() if part is not None}
+    return {"given": words} if words else {}
+
+
+def training_metadata(config: TrainConfig, data: Dataset, objective: Objective | None) -> dict[str, Any]:
+    """Metadata of a checkpoint that does not depend on the step; `objective` is one given instead of the config's."""
+    own: dict[str, Any] = {}
+    if objective is not None:
+        own = {
+            "objective": type(objective).__name__.lower(),
+            "states": "random" if objective.states.varies else "final",
+        }
+        if isinstance(objective, Adversarial):
+            own |= {"eps": objective.threat.eps, "inner": " ".join(repr(objective.inner).split())}
     return {
         "dataset": config.data.name,
         "eps": number(config.objective.eps),
@@ -96,4 +112,5 @@ def training_metadata(config: TrainConfig, data: Dataset) -> dict[str, Any]:
         "held_out": len(data.validation),
         "data_options": config.data.options,
         "seed": config.seed,
+        **own,
     }

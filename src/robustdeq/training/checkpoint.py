@@ -78,10 +78,10 @@ def completed(stored: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any
     }
 
 
-def check_same_run(folder: Path, state: TrainingState, config: TrainConfig, data: Dataset, digest: str) -> None:
-    """Refuse to resume with another configuration or on other images."""
+def check_same_run(folder: Path, state: TrainingState, config: dict[str, Any], data: Dataset, digest: str) -> None:
+    """Refuse to resume with another configuration (as JSON) or on other images."""
     stored = completed(state.config, as_json(TrainConfig()))
-    lines = differences(stored, as_json(config), where="the run", free=FREE)
+    lines = differences(stored, config, where="the run", free=FREE)
     if lines:
         raise ValueError(
             f"{folder} holds a run with another configuration; give another --out, or the same options:\n  "
@@ -89,7 +89,7 @@ def check_same_run(folder: Path, state: TrainingState, config: TrainConfig, data
         )
     if state.data not in (None, digest):
         raise ValueError(
-            f"{folder} holds a run on other images than those found now ({config.data.name}, "
+            f"{folder} holds a run on other images than those found now ({config['data']['name']}, "
             f"{len(data.train)} for training, {len(data.validation)} held out); "
             "give the data it began with, or another --out"
         )

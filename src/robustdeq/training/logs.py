@@ -41,9 +41,9 @@ class Log:
         self.board = SummaryWriter(str(folder / "tensorboard"), purge_step=resume_step + 1)
 
     def write(self, row: dict[str, Any], *, rate: float) -> None:
-        """Append one row; the rate in images per second goes to TensorBoard only."""
+        """Append one row; the rate in images per second and parts of a user's own loss go to TensorBoard only."""
         line = io.StringIO(newline="")
-        csv.DictWriter(line, COLUMNS).writerow(row)
+        csv.DictWriter(line, COLUMNS, extrasaction="ignore").writerow(row)
         content = line.getvalue()
         with saying_full(self.path, size=len(content)), open(self.path, "a", newline="") as file:
             file.write(content)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import astuple, dataclass
 from pathlib import Path
@@ -20,19 +20,24 @@ from robustdeq.host.interrupts import Interrupted, remembering
 from robustdeq.host.processes import launch
 from robustdeq.host.provenance import provenance
 from robustdeq.models import DEQ
-from robustdeq.threat import Linf, number
-from robustdeq.training.assembly import build_model, new_average, training_metadata, try_out, update_average
+from robustdeq.threat import Linf, Threat, number
+from robustdeq.training.assembly import build_model, given, new_average, training_metadata, try_out, update_average
 from robustdeq.training.checkpoint import TrainingState, as_json, check_same_run, load_state, record_start, save_state
 from robustdeq.training.config import TrainConfig
 from robustdeq.training.draws import Draws
+from robustdeq.training.inner import Carried
 from robustdeq.training.logs import Log
-from robustdeq.training.objectives import Adversarial
+from robustdeq.training.objectives import Adversarial, Objective
 from robustdeq.training.pace import Pace
 from robustdeq.training.step import TrainStep
 from robustdeq.training.validation import correct_counts, inner_attack, pgd_attack, weakness
 
 MAX_SKIPPED = 10
 """Batches in a row that a rollback may skip before the run is given up."""
+
+
+Row = dict[str, Any]
+"""The metrics of a step, by the names of metrics.csv."""
 
 
 class NonFiniteLossError(RuntimeError):
@@ -63,20 +68,39 @@ class Progress:
 
 
 class Trainer:
-    """One training run in one folder; a trainer with the same configuration and folder resumes it."""
+    """One training run in one folder; a trainer with the same configuration and folder resumes it.
+
+    Args:
+        config: The configuration, such as `robustdeq.load_recipe("digits-nano-trades", seed=1)`.
+        out: Folder of the run: weights in out/best and out/last, metrics.csv, run.json, TensorBoard logs.
+        data_root: Folder of the data.
+        device: auto, cpu, cuda or mps.
+        report: Progress callback, called after every step on process 0.
+        on_step: Called after every step, on process 0, with the step's row of metrics.csv as a dictionary (step, epoch,
+            phase, lr, loss and its parts, train_accuracy), for wandb and the like.
+        on_validation: Called after every validation in the same way; the row has validation_clean, validation_pgd and
+            validation_inner too.
+        objective: An objective of your own instead of the configuration's.
+        optimizer: Makes the optimizer from the parameters, instead of Adam; the schedule sets its learning rate.
+    """
 
     def __init__(
         self,
         config: TrainConfig,
-        out: Path,
+        out: str | Path,
         *,
         data_root: str | Path | None = None,
         device: str = "auto",
         report: Callable[[Progress], None] | None = None,
+        on_step: Callable[[Row], None] | None = None,
+        on_validation: Callable[[Row], None] | None = None,
+        objective: Objective | None = None,
+        optimizer: Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer] | None = None,
     ) -> None:
         self.config = config
         self.out = Path(out)
         self.report = report or (lambda progress: None)
+        self.on_step, self.on_validation = on_step, on_validation
         self.fabric = launch(device, config.precision)
         self.rank, self.world_size = self.fabric.global_rank, self.fabric.world_size
         self.data = load_dataset(config.data.name, data_root, held_out=config.data.held_out, **config.data.options)
@@ -95,17 +119,21 @@ class Trainer:
 
         self.model = build_model(config, self.data)
         try_out(config.model.name, self.model, self.data, self.dtype)
-        self.optimizer: Any = torch.optim.Adam(
-            self.model.parameters(), lr=config.schedule.lr, weight_decay=config.schedule.weight_decay
+        self.optimizer: Any = (
+            torch.optim.Adam(self.model.parameters(), lr=config.schedule.lr, weight_decay=config.schedule.weight_decay)
+            if optimizer is None
+            else optimizer(self.model.parameters())
         )
-        self.objective = config.objective.build()
+        self.objective = config.objective.build() if objective is None else objective
+        self._own_objective = objective
+        self.described = as_json(config) | given(objective, None if optimizer is None else self.optimizer)
         step = TrainStep(self.model, self.objective, config.schedule.pretrain_layers)
         self.step_module: Any
         self.step_module, self.optimizer = self.fabric.setup(step, self.optimizer)
         self.average = new_average(config, self.data, self.model, self.fabric.device)
         if config.compile:
             # a carried inner attack walks back through one graph twice, which compiled code refuses by default
-            torch_functorch.donated_buffer = config.objective.inner == "cold"
+            torch_functorch.donated_buffer = not isinstance(getattr(self.objective, "inner", None), Carried)
             for model in (self.model, self.average):
                 if model is not None:
                     model.compile()
@@ -240,7 +268,10 @@ class Trainer:
         share = math.ceil(len(images) / self.world_size)
         begin = self.rank * share
         own = images.subset(slice(begin, begin + share))
-        model, threat, settings = self.evaluated_model(), Linf(number(config.objective.eps)), config.validation
+        model, settings = self.evaluated_model(), config.validation
+        threat: Threat = Linf(number(config.objective.eps))
+        if isinstance(self.objective, Adversarial):
+            threat = self.objective.threat
         step_size = None if settings.step_size is None else number(settings.step_size)
         attacks = [pgd_attack(model, threat, steps=settings.steps, step_size=step_size, seed=config.seed)]
         if isinstance(self.objective, Adversarial):
@@ -265,16 +296,20 @@ class Trainer:
         if log is None:
             return
         clean, robust = self.last_validation or (None, None)
-        row: dict[str, Any] = {"step": self.step, "epoch": (self.step - 1) // self.steps_per_epoch, "phase": phase}
+        row: Row = {"step": self.step, "epoch": (self.step - 1) // self.steps_per_epoch, "phase": phase}
         row |= {"lr": lr, **losses}
         warning = None
         if validated:
             row |= {"validation_clean": clean, "validation_pgd": robust, "validation_inner": self.last_inner}
             if phase != "pretrain" and robust is not None and self.last_inner is not None:
-                carried = self.config.objective.inner == "carried"
+                carried = isinstance(getattr(self.objective, "inner", None), Carried)
                 warning = weakness(self.last_inner, robust, len(self.validation_images), carried=carried)
         rate = self.config.schedule.batch_size / max(pace.step(), 1e-9)
         log.write(row, rate=rate)
+        if self.on_step is not None:
+            self.on_step(row)
+        if validated and self.on_validation is not None:
+            self.on_validation(row)
         left, loss = self._remaining(pace, phase), losses["loss"]
         self.report(Progress(self.step, self.total, phase, loss, rate, left, clean, robust, self.last_inner, warning))
 
@@ -291,14 +326,12 @@ class Trainer:
             remove_stale(self.out)
         state = load_state(self.out)
         if state is not None:
-            check_same_run(self.out, state, self.config, self.data, self.data_digest)
+            check_same_run(self.out, state, self.described, self.data, self.data_digest)
             self._restore(state)
         if self._reduce(torch.tensor(self.step), "max") != self._reduce(torch.tensor(self.step), "min"):
             raise ValueError(f"the processes see different states of the run: {self.out} must be a folder all share")
         if self.rank == 0 and self.step < self.total:
-            record_start(
-                self.out, as_json(self.config), provenance(self.world_size), None if state is None else self.step
-            )
+            record_start(self.out, self.described, provenance(self.world_size), None if state is None else self.step)
 
     def _restore(self, state: TrainingState) -> None:
         self._restore_weights(state)
@@ -324,7 +357,7 @@ class Trainer:
                     validation=self.last_validation,
                     inner=self.last_inner,
                     validated_at=self.validated_at,
-                    config=as_json(self.config),
+                    config=self.described,
                     data=self.data_digest,
                 ),
             )
@@ -336,7 +369,7 @@ class Trainer:
             model: Any = self.evaluated_model()
             clean, robust = self.last_validation or (None, None)
             model.metadata = {
-                **training_metadata(self.config, self.data),
+                **training_metadata(self.config, self.data, self._own_objective),
                 "step": self.step,
                 "validation_step": self.validated_at,
                 "validation_clean": clean,
