@@ -19,7 +19,7 @@ import robustdeq
 from robustdeq.cli.places import check_folder
 from robustdeq.host.suggestions import did_you_mean
 
-VERBS = ("quickstart", "recipes", "train", "evaluate", "report", "predict", "bench", "convert")
+VERBS = ("quickstart", "recipes", "train", "evaluate", "report", "predict", "explore", "bench", "convert")
 """Each verb is a module of this package with a function `run`."""
 KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text", dict: "a mapping"}
 

@@ -1,0 +1,95 @@
+"""What is looked at: a model, an image, an attack, a defence, a state. One list of fields for links and flags."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import MISSING, dataclass, fields
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+from urllib.parse import parse_qsl, urlencode
+
+from robustdeq.host.suggestions import did_you_mean
+
+Attack = Literal["none", "pgd", "apgd"]
+Surrogate = Literal["ready", "unrolled", "exact", "watched", "direct"]
+View = Literal["oblivious", "aware", "bpda"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """Everything that decides what the explorer shows; fields that are left out have their defaults."""
+
+    model: str
+    """A checkpoint folder, a shipped checkpoint's name, or package.module:function."""
+    image: str = ""
+    """test:K (the K-th test image, from 0), photo:NAME, data:image/png;base64,..., or a file; "" for the first."""
+    label: int | None = None
+    """The true class; by default the test set's, or what the deployed predictor says of the clean image."""
+    attack: Attack = "pgd"
+    oracle: Surrogate = "ready"
+    oracle_state: int = 3
+    oracle_steps: int = 5
+    oracle_damping: float = 0.5
+    oracle_view: View = "oblivious"
+    eps: str = ""
+    """Radius, such as 8/255; "" for what the checkpoint was trained for."""
+    steps: int = 10
+    seed: int = 0
+    defence: Literal["none", "entropy"] = "entropy"
+    defence_variant: Literal["paper", "released"] = "paper"
+    defence_direction: Literal["gradient", "sign"] = "sign"
+    defence_every: int = 2
+    defence_steps: int = 10
+    state: str = ""
+    """The deployed state, 1..N or final; "" for 8, or the solver's last."""
+
+    def __post_init__(self) -> None:
+        for name, hint in get_type_hints(Case).items():
+            value, choices = getattr(self, name), get_args(hint)
+            if get_origin(hint) is Literal and value not in choices:
+                raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
+        for name, low, high in (("steps", 1, 1000), ("oracle_steps", 1, 100), ("defence_steps", 0, 1000)):
+            if not low <= getattr(self, name) <= high:
+                raise ValueError(f"{name} must be {low} to {high}, got {getattr(self, name)}")
+
+    @classmethod
+    def of(cls, values: dict[str, Any]) -> Case:
+        """The case that these fields name; values may be text, as in a link."""
+        kinds = get_type_hints(cls)
+        for name in values:
+            if name not in kinds:
+                raise ValueError(f"a case has no {name!r}; {did_you_mean(name, kinds)}")
+        return cls(**{name: _typed(name, kinds[name], value) for name, value in values.items()})
+
+    @classmethod
+    def of_query(cls, query: str) -> Case:
+        """The case of a link."""
+        return cls.of(dict(parse_qsl(query)))
+
+    def changed(self) -> dict[str, Any]:
+        """The fields that differ from their defaults, the model first."""
+        defaults = {f.name: f.default for f in fields(self)}
+        return {name: value for name in defaults if (value := getattr(self, name)) not in (defaults[name], MISSING)}
+
+    @property
+    def query(self) -> str:
+        """The case as the end of a link."""
+        return urlencode(self.changed())
+
+    def command(self, *words: str) -> str:
+        """The command line that shows it."""
+        given = self.changed()
+        flags = [part for name, value in given.items() if name != "model" for part in (flag(name), str(value))]
+        return shlex.join(["robustdeq", "explore", given["model"], *flags, *words])
+
+
+def flag(name: str) -> str:
+    """The flag of `robustdeq explore` that sets a field."""
+    return "--" + name.replace("defence_", "defence.").replace("_", "-")
+
+
+def _typed(name: str, hint: Any, value: Any) -> Any:
+    kind = next((kind for kind in (int, float) if hint is kind or kind in get_args(hint)), str)
+    try:
+        return None if value is None else kind(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be {'a whole number' if kind is int else 'a number'}, got {value!r}") from None

@@ -1,0 +1,157 @@
+"""From a case to a view: attack the image, run the passes, and collect what is drawn."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from robustdeq.app.calls import Call, Name, attack_of, deployed_of, oracle_of
+from robustdeq.app.case import Case
+from robustdeq.app.catalogue import Catalogue
+from robustdeq.app.pictures import magnified
+from robustdeq.app.views import View, columns_of, distances, path_of, plane_through, trace_of
+from robustdeq.defences import InputDefence
+from robustdeq.models.predictor import DynamicPredictor
+from robustdeq.threat import number
+
+Progress = Callable[[str, int, int], None]
+"""Called with what is being done, how much of it is done, and of how much; may raise an error to stop the work."""
+Deploy = Callable[..., Any]
+"""deploy(predictor, defence=settings or None, state=...): the predictor behind a defence, read at a state."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Looked:
+    """A case with everything that its defaults became, and what was found."""
+
+    case: Case
+    view: View
+    eps: float
+    clean: Tensor
+    attacked: Tensor
+    attack: Call | None
+    oracle: Call
+    deployed: Call | Name
+    dataset: str | None
+    data_root: Path | None
+    data_options: dict[str, Any]
+    labelled: bool
+    """Whether the label was given or is the test set's."""
+
+    @property
+    def digest(self) -> str:
+        """A short name of the case."""
+        return hashlib.sha256(self.case.query.encode()).hexdigest()[:10]
+
+    @property
+    def command(self) -> str:
+        """The command line that writes this view into a folder."""
+        root = [] if self.data_root is None else ["--data-root", str(self.data_root)]
+        return self.case.command(*root, "--export", "case")
+
+
+def look(case: Case, catalogue: Catalogue, deploy: Deploy, progress: Progress = lambda *_: None) -> Looked:
+    """Attack the image of a case and follow the clean, the attacked and the defended pass."""
+    progress("loading", 0, 1)
+    known = catalogue.open(case.model)
+    model = known.predictor
+    case = replace(case, image=case.image or catalogue.first_image(known))
+    x, label, notes = catalogue.image(known, case.image)
+    eps = number(case.eps, "eps") if case.eps else known.required("eps")
+    if not 0 <= eps <= 1:
+        raise ValueError(f"eps must be between 0 and 1, got {eps:g}")
+    dynamic = isinstance(model, DynamicPredictor)
+    defending = case.defence == "entropy" and dynamic and not model.defended
+    settings: dict[str, Any] = {
+        "every": case.defence_every, "steps": case.defence_steps, "step_size": eps / 4, "radius": eps,
+        "variant": case.defence_variant, "direction": case.defence_direction,
+    }  # fmt: skip
+    state = case.state or None
+    plain = deploy(model, defence=None, state=state)
+    deployed = deploy(model, defence=settings, state=state) if defending else plain
+    if not dynamic:
+        notes.append("this model has no dynamics: there are no states to follow")
+    with torch.no_grad():
+        progress("clean image", 0, 1)
+        said = deployed(x) if label is None and case.label is None else plain(x)
+    known.check_logits(said, 1)
+    classes = known.classes or tuple(map(str, range(said.shape[1])))
+    given = label if case.label is None else case.label
+    if given is not None and not 0 <= given < len(classes):
+        raise ValueError(f"a label is 0 to {len(classes) - 1}, got {given}")
+    finite = bool(said.isfinite().all())
+    label = given if given is not None else int(said.argmax()) if finite else None
+    attacked, call = x, None
+    oracle = oracle_of(case, dynamic)
+    if case.attack != "none" and label is not None and eps > 0:
+        call = attack_of(case, eps)
+        total = 1 + case.steps
+        result = call.make()(
+            oracle.make(deployed=deployed),
+            x,
+            torch.tensor([label]),
+            watch=lambda queries: progress(
+                f"{call.path} on the image", int(queries.max()), max(total, int(queries.max()))
+            ),
+        )
+        attacked = result.images
+    progress("following the states", 0, 1)
+    view = _view(plain, deployed if defending else None, x, attacked, label, classes)
+    where = "as given" if case.label is not None else "of the test set" if given is not None else "as predicted"
+    return Looked(
+        case=case,
+        view=replace(view, label_is=where, notes=[*notes, *view.notes]),
+        eps=eps,
+        clean=x,
+        attacked=attacked,
+        attack=call,
+        oracle=oracle,
+        deployed=deployed_of(deployed, model, settings),
+        dataset=known.dataset,
+        data_root=catalogue.data_root,
+        data_options=known.options_for(known.dataset) if known.dataset else {},
+        labelled=given is not None,
+    )
+
+
+def _view(plain: Any, defended: Any, x: Tensor, attacked: Tensor, label: int | None, classes: tuple[str, ...]) -> View:
+    clean, at_clean = trace_of("clean", plain, x, label)
+    traces, passes, path = [clean], [at_clean], None
+    moved = not torch.equal(attacked, x)
+    if moved:
+        trace, at = trace_of("attacked", plain, attacked, label)
+        traces.append(trace)
+        passes.append(at)
+    if defended is not None:
+        trace, at = trace_of("defended", defended, attacked, label)
+        traces.append(trace)
+        passes.append(at)
+        wrapper = defended if isinstance(defended, InputDefence) else defended.predictor
+        if at is not None and isinstance(wrapper, InputDefence):
+            later = 0 if getattr(wrapper, "switches", None) and wrapper.switches.resolve else 1
+            path = path_of(x, attacked, at, [t + later for t in wrapper.interventions])
+    if at_clean is not None:
+        others = [distances(at, at_clean) if at is not None and at is not at_clean else [] for at in passes]
+        traces = [replace(trace, distance=apart) for trace, apart in zip(traces, others, strict=True)]
+    columns, column = columns_of(plain)
+    broken = [trace.name for trace in traces if None in trace.prediction]
+    notes = [f"the {' and the '.join(broken)} pass is not finite: states without a value are left out"] * bool(broken)
+    return View(
+        columns=columns,
+        deployed=column,
+        label=label,
+        label_is="",
+        classes=classes,
+        traces=traces,
+        perturbation=magnified((attacked - x)[0]) if moved else None,
+        moved=float((attacked - x).abs().max()),
+        plane=plane_through(plain, x, passes),
+        path=path,
+        notes=notes,
+    )

@@ -1,0 +1,170 @@
+"""What is shown of a case: every state of the clean, the attacked and the defended pass, as plain numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from robustdeq.app.pictures import magnified, png
+from robustdeq.app.plane import Plane, plane_of
+from robustdeq.models.predictor import FINAL, Defence, DynamicPredictor, Trajectory, entropy
+
+Numbers = list[float | None]
+"""A value for each state; None where it is not finite."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trace:
+    """One pass on one image. Predictions have a column for every state and, where it is known, for the final one."""
+
+    name: str
+    """clean, attacked or defended."""
+    picture: str
+    """The received image, as a data link."""
+    prediction: list[int | None]
+    """Class at each column; None if the logits are not finite."""
+    confidence: Numbers
+    """Probability of that class."""
+    truth: Numbers
+    """Probability of the label."""
+    entropy: Numbers
+    residual: Numbers
+    distance: Numbers = field(default_factory=list)
+    """From the clean state, relative to its norm."""
+
+    def right(self, column: int, label: int | None) -> bool:
+        """Whether the prediction at a column is the label."""
+        return self.prediction[column] is not None and self.prediction[column] == label
+
+
+@dataclass(frozen=True, kw_only=True)
+class InputPath:
+    """How entropy reduction moves the image during a pass."""
+
+    since: list[int]
+    """The state after which each intervention takes place."""
+    points: list[tuple[float, float]]
+    """Clean image, received image, then the image after each intervention, in a plane through them."""
+    unit: str
+    """What the length 1 stands for."""
+    inner_entropy: list[Numbers]
+    """Entropy before each update of an intervention and after the last."""
+    pictures: list[str]
+    """The image after each intervention, minus the received one, magnified."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """Everything that is drawn of one image."""
+
+    columns: list[str]
+    """Names of the states that predictions are shown of: 1..N, and final."""
+    deployed: int
+    """The column that predictions are read from."""
+    label: int | None
+    label_is: str
+    """Where the label comes from."""
+    classes: tuple[str, ...]
+    traces: list[Trace]
+    perturbation: str | None = None
+    """Attacked minus clean, magnified, as a data link."""
+    moved: float = 0.0
+    """Largest change of a pixel by the attack."""
+    plane: Plane | None = None
+    path: InputPath | None = None
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def states(self) -> int:
+        """N; 0 for a predictor without dynamics."""
+        return len(self.traces[0].entropy) if self.columns != [FINAL] else 0
+
+    def class_name(self, label: int | None) -> str:
+        """The name of a class."""
+        return "not finite" if label is None else self.classes[label]
+
+
+def trace_of(name: str, predictor: Any, x: Tensor, label: int | None) -> tuple[Trace, Trajectory | None]:
+    """The trace of one image (1, C, H, W) through a predictor, and its trajectory if it has dynamics."""
+    with torch.no_grad():
+        inner = predictor
+        while isinstance(inner, Defence) and not inner.defended and inner.early_state is not None:
+            inner = inner.predictor  # whose own prediction is that of the final state
+        trajectory = inner.trajectory(x) if isinstance(inner, DynamicPredictor) else None
+        if trajectory is None:
+            logits = predictor(x)
+        else:
+            logits = torch.cat([trajectory.logits[:, 0], trajectory.deployed])
+    return Trace(
+        name=name,
+        picture=png(x[0]),
+        prediction=[int(row.argmax()) if bool(row.isfinite().all()) else None for row in logits],
+        confidence=numbers(logits.softmax(-1).amax(-1)),
+        truth=[] if label is None else numbers(logits.softmax(-1)[:, label]),
+        entropy=numbers(entropy(logits)) if trajectory is None else numbers(trajectory.entropy[:, 0]),
+        residual=[] if trajectory is None else numbers(trajectory.residual[:, 0]),
+    ), trajectory
+
+
+def columns_of(predictor: Any) -> tuple[list[str], int]:
+    """Names of the columns, and the one that the predictor reads."""
+    if not isinstance(predictor, DynamicPredictor):
+        return [FINAL], 0
+    return predictor.state_names, predictor.state_names.index(predictor.deployed_state)
+
+
+def distances(trajectory: Trajectory, clean: Trajectory) -> Numbers:
+    """Relative distance of the states of a pass from those of the clean one."""
+    apart, size = ((t.flatten(2)).norm(dim=-1)[:, 0] for t in (trajectory.states - clean.states, clean.states))
+    return numbers(apart / size)
+
+
+def path_of(clean: Tensor, received: Tensor, moved: Trajectory, since: Sequence[int]) -> InputPath | None:
+    """The path of the image under a defence, seen along the attack's direction and across it."""
+    if moved.inputs is None or not len(moved.inputs):
+        return None
+    origin = clean.double().flatten()
+    steps = torch.stack([received, *moved.inputs]).double().flatten(1) - origin
+    length = float(steps[0].norm())
+    first = steps[0] / length if length else _main_direction(steps)
+    along = steps @ first
+    across = steps - along[:, None] * first
+    second = _main_direction(across)
+    scale = length or 1.0
+    height = across @ second
+    points = [(0.0, 0.0), *zip((along / scale).tolist(), (height / scale).tolist(), strict=True)]
+    if not all(math.isfinite(value) for point in points for value in point):
+        return None
+    inner = [] if moved.inner_entropy is None else [numbers(values[:, 0]) for values in moved.inner_entropy]
+    return InputPath(
+        since=list(since),
+        points=points,
+        unit="the attack's length" if length else "pixel values, L2",
+        inner_entropy=inner,
+        pictures=[magnified(x[0] - received[0]) for x in moved.inputs],
+    )
+
+
+def plane_through(predictor: Any, x: Tensor, passes: Sequence[Trajectory | None]) -> Plane | None:
+    """The plane of the first two principal components of all states, with the head's class regions."""
+    states = [trajectory.states[:, 0] for trajectory in passes if trajectory is not None]
+    if not states or not all(bool(z.isfinite().all()) for z in states):
+        return None
+    model = predictor.base
+    f, _ = model.begin(x)
+    return plane_of(states, lambda z: model.head(f.unpack(z)))
+
+
+def numbers(values: Tensor) -> Numbers:
+    """A list for drawing and for JSON, which have no NaN."""
+    return [value if math.isfinite(value) else None for value in values.tolist()]
+
+
+def _main_direction(rows: Tensor) -> Tensor:
+    direction = torch.linalg.svd(rows, full_matrices=False).Vh[0]
+    return direction if float(direction[direction.abs().argmax()]) > 0 else -direction

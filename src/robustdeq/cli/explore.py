@@ -1,0 +1,143 @@
+"""`robustdeq explore`: a page on which an image is attacked and the dynamics are watched."""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    import robustdeq.app.catalogue
+
+FIRST = ("cifar10-tiny-trades-random", "digits-nano-trades-random")
+"""Shipped models to begin with; the images of the last one are embedded."""
+
+
+def run(
+    ckpt: str | None = None,
+    *,
+    export: Path | None = None,
+    data_root: Path | None = None,
+    image: str | None = None,
+    label: int | None = None,
+    attack: Literal["none", "pgd", "apgd"] | None = None,
+    oracle: Literal["ready", "unrolled", "exact", "watched", "direct"] | None = None,
+    oracle_state: int | None = None,
+    oracle_steps: int | None = None,
+    oracle_damping: float | None = None,
+    oracle_view: Literal["oblivious", "aware", "bpda"] | None = None,
+    eps: str | None = None,
+    steps: int | None = None,
+    seed: int | None = None,
+    defence: Literal["none", "entropy"] | None = None,
+    defence_variant: Literal["paper", "released"] | None = None,
+    defence_direction: Literal["gradient", "sign"] | None = None,
+    defence_every: int | None = None,
+    defence_steps: int | None = None,
+    state: str | None = None,
+    kept: Path = Path("runs/kept"),
+    host: str = "127.0.0.1",
+    port: int = 7860,
+    no_browser: bool = False,
+    trust: bool = False,
+    imports: list[str] | None = None,
+) -> None:
+    """Attack an image on a web page and watch the dynamics, state by state; or write one case as a page.
+
+    The page shows every state of the clean, the attacked and the defended pass. It is served to this machine only,
+    unless --host says otherwise, and asks nothing of any network. Without CKPT it offers the models below runs/ and the
+    shipped ones. The other flags choose what is shown first; every view names the command that shows it again.
+
+    Args:
+        ckpt: A checkpoint folder, a shipped checkpoint's name, or package.module:function that returns a predictor.
+        export: Write the case into this folder, as a page that needs no server and as SVG, and do not serve.
+        data_root: Folder of the data; without it, models of CIFAR-10 are shown photographs and what you upload.
+        image: test:K (the K-th test image, from 0), photo:flower, photo:temple, or an image file.
+        label: Number of the true class; by default the test set's, or else the prediction on the clean image.
+        attack: Attack of the first view; PGD by default.
+        oracle: Whose gradient it follows; the ready-made one by default.
+        oracle_state: State i of the unrolled oracle; 3 by default.
+        oracle_steps: Steps K_a of the unrolled oracle; 5 by default.
+        oracle_damping: Damping lambda of the unrolled oracle; 0.5 by default.
+        oracle_view: Whether the attacker knows of the defence; oblivious by default.
+        eps: Radius of the attack, such as 8/255; by default what the checkpoint was trained for.
+        steps: Steps of the attack; 10 by default.
+        seed: Seed of the attack; 0 by default.
+        defence: Entropy reduction of the attacked image, which is shown unless this says none.
+        defence_variant: The paper's algorithm (default) or that of the released code.
+        defence_direction: The image moves along the gradient or its sign (default).
+        defence_every: T_f, the solver steps between interventions; 2 by default.
+        defence_steps: R, the inner iterations of an intervention; 10 by default.
+        state: State that predicts, 1..N or final; by default 8, or the solver's last if it has fewer.
+        kept: Folder of the cases that are kept; `robustdeq report` shows them.
+        host: Address to serve at; 0.0.0.0 serves everybody who can reach this machine.
+        port: Port to serve at, or the next free one.
+        no_browser: Print the page's address and open no browser.
+        trust: Run code outside robustdeq that CKPT names; not needed in the folder that it was trained in.
+        imports: Modules of your own to import first, which may register models; a checkpoint may name them.
+    """
+    given = {name: value for name, value in locals().items() if value is not None}
+    from rich.console import Console
+
+    from robustdeq.app.case import Case
+    from robustdeq.app.catalogue import Catalogue
+    from robustdeq.app.look import look
+    from robustdeq.app.page import export as write
+    from robustdeq.app.pictures import png
+    from robustdeq.app.server import Explorer
+    from robustdeq.cli.checkpoints import deploy, import_modules, resolve
+    from robustdeq.cli.progress import saying
+    from robustdeq.models.pretrained import shipped
+
+    console = Console()
+    models = [] if ckpt is None else [ckpt]
+    models += [name for name in (*_trained(), *shipped()) if name not in models]
+    import_modules(imports)
+    trusted = {ckpt: trust or imports or ()}
+    catalogue = Catalogue(models, lambda name: resolve(name, trusted.get(name, ())), data_root, files=True)
+    chosen = {name: given[name] for name in Case.__dataclass_fields__ if name in given}
+    case = Case.of({"model": ckpt or _first(catalogue), **chosen})
+    if export is not None:
+        with saying(console) as say:
+            looked = look(case, catalogue, deploy, lambda words, done, total: say(f"{words}: {done:,} of {total:,}"))
+        index = write(looked, export)
+        console.print(f"{index} (and beside it case.svg, case.py, case.json)", soft_wrap=True, markup=False)
+        return
+    if case.image and ":" not in case.image:  # a page may not name files: the image itself goes into its links
+        pixels, _, _ = catalogue.image(catalogue.open(case.model), case.image)
+        case = replace(case, image=png(pixels[0]))
+    catalogue.files = False
+    _serve(Explorer(catalogue, deploy, kept), case, host, port, not no_browser, console)
+
+
+def _serve(explorer: Any, case: Any, host: str, port: int, browser: bool, console: Any) -> None:
+    import webbrowser
+
+    from robustdeq.app.server import serve
+
+    for candidate in (*range(port, port + 20), 0) if port else (0,):
+        try:
+            server = serve(explorer, case, host, candidate)
+            break
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE or candidate == 0:
+                raise OSError(f"cannot serve at {host}:{candidate}: {error.strerror or error}") from None
+    address = f"http://{host if host != '0.0.0.0' else 'localhost'}:{server.server_address[1]}/"
+    console.print(f"{address} (Ctrl-C ends it; kept cases go to {explorer.kept})", soft_wrap=True, markup=False)
+    if browser:
+        webbrowser.open(address)
+    with server:
+        server.serve_forever()
+
+
+def _trained() -> list[str]:
+    """Trained models below runs/, the newest first."""
+    found = Path("runs").glob("**/best/config.json")
+    return [str(path.parent) for path in sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)]
+
+
+def _first(catalogue: robustdeq.app.catalogue.Catalogue) -> str:
+    """The newest model trained here, else the first of the shipped ones whose images are at hand."""
+    *here, last = [*_trained()[:1], *FIRST]
+    return next((n for n in here if not isinstance(catalogue.test_images(catalogue.open(n)), str)), last)
