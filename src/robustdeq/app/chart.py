@@ -141,7 +141,7 @@ def round_ticks(high: float, count: int = 4) -> list[float]:
 
 
 def decades(low: float, high: float) -> list[float]:
-    """At most six powers of ten that cover values."""
+    """At most six powers of ten that cover values above 0."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     last += first == last
     return [10.0**k for k in range(first, last + 1, max(1, -(-(last - first) // 6)))]

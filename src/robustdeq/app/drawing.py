@@ -132,8 +132,8 @@ def _states(
     n = view.states
     known = [v for trace in view.traces for v in values(trace)[:n] if v is not None and (v > 0 or not log)]
     if log:
-        ticks = decades(max(min(known, default=0.1), 1e-12), max([*known, 1e-12]))
-        chart = Chart(title, (0.7, n + 0.3), (ticks[0], max(ticks[-1], *known, 1e-12)), log=True)
+        ticks = decades(min(known, default=0.1), max(known, default=1.0))
+        chart = Chart(title, (0.7, n + 0.3), (ticks[0], max([ticks[-1], *known])), log=True)
     else:
         top = (high or max(known, default=1.0)) or 1.0
         ticks = round_ticks(top)

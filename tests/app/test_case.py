@@ -1,0 +1,51 @@
+"""A case is the same in a link, on the command line and in Python."""
+
+import shlex
+
+import pytest
+
+from robustdeq.app.case import Case, flag
+from robustdeq.cli.explore import run
+from robustdeq.cli.parser import verb_parser
+
+CASES = [
+    Case(model="m"),
+    Case(model="a/b c", image="data:image/png;base64,AB+/=", label=0, attack="apgd", eps="8/255", steps=3, seed=7),
+    Case(model="m", oracle="unrolled", oracle_state=2, oracle_steps=4, oracle_damping=1.0, oracle_view="aware"),
+    Case(model="m:f", defence="none", state="final"),
+    Case(model="m", defence_variant="released", defence_direction="gradient", defence_every=4, defence_steps=0),
+]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_link_names_the_same_case(case):
+    assert Case.of_query(case.query) == case
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_command_line_names_the_same_case(case):
+    words = shlex.split(case.command("--export", "out"))
+    assert words[:2] == ["robustdeq", "explore"]
+    given = verb_parser("explore").parse_words(words[2:])
+    assert str(given.pop("export")) == "out"
+    assert Case.of({"model": given.pop("ckpt"), **given}) == case
+
+
+def test_every_field_has_a_flag():
+    assert {name for name in Case.__dataclass_fields__ if name != "model"} <= set(run.__annotations__)
+    assert flag("defence_every") == "--defence.every"
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"atack": "pgd"}, "a case has no 'atack'; did you mean attack?"),
+        ({"attack": "fgsm"}, "attack must be one of none, pgd, apgd, got 'fgsm'"),
+        ({"steps": "many"}, "steps must be a whole number, got 'many'"),
+        ({"steps": "0"}, "steps must be 1 to 1000, got 0"),
+        ({"oracle_damping": "x"}, "oracle_damping must be a number, got 'x'"),
+    ],
+)
+def test_a_wrong_case_gets_a_sentence(values, message):
+    with pytest.raises(ValueError, match="^" + message.replace("?", r"\?")):
+        Case.of({"model": "m", **values})
