@@ -41,7 +41,7 @@ def run(
     port: int = 7860,
     no_browser: bool = False,
     trust: bool = False,
-    imports: list[str] | None = None,
+    imports: str | None = None,
 ) -> None:
     """Attack an image on a web page and watch the dynamics, state by state; or write one case as a page.
 
@@ -75,7 +75,8 @@ def run(
         port: Port to serve at, or the next free one.
         no_browser: Print the page's address and open no browser.
         trust: Run code outside robustdeq that CKPT names; not needed in the folder that it was trained in.
-        imports: Modules of your own to import first, which may register models; a checkpoint may name them.
+        imports: Module of your own to import first, such as one that registers models (several: separated by commas); a
+            checkpoint may name it.
     """
     given = {name: value for name, value in locals().items() if value is not None}
     from rich.console import Console
@@ -86,15 +87,15 @@ def run(
     from robustdeq.app.page import export as write
     from robustdeq.app.pictures import png
     from robustdeq.app.server import Explorer
-    from robustdeq.cli.checkpoints import deploy, import_modules, resolve
+    from robustdeq.cli.checkpoints import deploy, resolve
     from robustdeq.cli.progress import saying
+    from robustdeq.host.references import import_modules
     from robustdeq.models.pretrained import shipped
 
     console = Console()
     models = [] if ckpt is None else [ckpt]
     models += [name for name in (*_trained(), *shipped()) if name not in models]
-    import_modules(imports)
-    trusted = {ckpt: trust or imports or ()}
+    trusted = {ckpt: trust or import_modules(imports)}
     catalogue = Catalogue(models, lambda name: resolve(name, trusted.get(name, ())), data_root, files=True)
     chosen = {name: given[name] for name in Case.__dataclass_fields__ if name in given}
     case = Case.of({"model": ckpt or _first(catalogue), **chosen})
