@@ -100,7 +100,7 @@ def test_a_stored_command_is_printed_resumed_as_typed_and_changed_only_in_what_i
     assert settings == f"{kept} --suite settings --out {tmp_path}/s-settings"
     index = write_report([tmp_path], tmp_path / "out")
     assert f"- s, made by: `{typed}`" in (index.parent / "report.md").read_text()
-    assert f"<li>s, made by: <code>{typed.replace(chr(39), '&#39;')}</code></li>" in index.read_text()
+    assert f'<dt>s</dt><dd><code class="command">{typed.replace(chr(39), "&#39;")}</code>' in index.read_text()
 
 
 def test_the_last_stored_command_of_a_suite_resumes_it_with_further_sources(tmp_path):

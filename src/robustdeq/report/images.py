@@ -4,24 +4,40 @@ from __future__ import annotations
 
 import base64
 import io
+import math
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 from PIL import Image
 
 from robustdeq.evaluation.store.files import Images
 from robustdeq.evaluation.suites.variants import DEFAULT
 from robustdeq.report.figures.drawing import Figure, draw
 from robustdeq.report.results import Result, Sources
-from robustdeq.report.results.complete import finished
+from robustdeq.report.results.complete import finished, once
 
 SHOWN = 6
 """Images per store."""
 BESIDE = (DEFAULT, "entropy-paper")
 """The defences, the best first, that suite paper scores or scored the images of an undefended model on."""
+AMPLIFIED = 16
+"""By how much perturbations are shown larger than they are."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a predictor says about the image before or after the attack."""
+
+    word: str
+    """clean, attacked, or defended."""
+    label: str
+    confidence: float
+    """Probability of this label."""
+    right: bool
 
 
 @dataclass(frozen=True)
@@ -41,6 +57,9 @@ class Picture:
     """The attacked image as PNG, base64."""
     clean_png: str | None
     """The image before the attack, if the store keeps it."""
+    difference_png: str | None
+    """Grey plus `AMPLIFIED` times what the attack changed, if the store keeps the clean image."""
+    readings: list[Reading]
     traces: Figure
 
 
@@ -68,6 +87,7 @@ def make_pages(sources: Sources) -> list[ImagePage]:
     return pages
 
 
+@once
 def worst_pictures(r: Result) -> list[Picture]:
     """The images that most attacks break, each under the kept attack with the lowest margin."""
     complete = finished(r)
@@ -91,6 +111,8 @@ def worst_pictures(r: Result) -> list[Picture]:
         shard = row["image"] // r.manifest.shard_size
         rows = r.store.rows(kept).filter(deployed & mine).sort("margin", "attack").head(1).collect()
         attack, found = rows["attack"][0], rows.row(0, named=True)
+        after = _pixels(r.store.images(attack, shard), row["image"])
+        before = _pixels(r.store.images(None, shard), row["image"]) if clean_kept else None
         pictures.append(
             Picture(
                 number=row["image"],
@@ -99,8 +121,10 @@ def worst_pictures(r: Result) -> list[Picture]:
                 attack=attack,
                 broken_by=row["broken"],
                 of=len(complete),
-                png=_png(r.store.images(attack, shard), row["image"]),
-                clean_png=_png(r.store.images(None, shard), row["image"]) if clean_kept else None,
+                png=_png(after),
+                clean_png=None if before is None else _png(before),
+                difference_png=None if before is None else _png(0.5 + AMPLIFIED * (after - before)),
+                readings=_readings(r, attack, row["image"]),
                 traces=_traces(r, attack, row["image"]),
             )
         )
@@ -112,13 +136,38 @@ def _class(r: Result, label: int) -> str:
     return "none (not finite)" if label < 0 else str(classes[label] if classes else label)
 
 
-def _png(images: Images, image: int) -> str:
+def _pixels(images: Images, image: int) -> NDArray[np.float32]:
     places, pixels = images
-    values = pixels.numpy()[int(np.flatnonzero(places.numpy() == image)[0])]
+    return pixels.numpy()[int(np.flatnonzero(places.numpy() == image)[0])]
+
+
+def _png(values: NDArray[np.float32]) -> str:
     picture = np.rint(np.clip(values, 0, 1) * 255).astype(np.uint8).transpose(1, 2, 0)
     buffer = io.BytesIO()
     Image.fromarray(picture[:, :, 0] if picture.shape[2] == 1 else picture).save(buffer, format="PNG")
     return base64.b64encode(buffer.getvalue()).decode()
+
+
+def _readings(r: Result, attack: str, image: int) -> list[Reading]:
+    """What is predicted at the deployed state: clean, attacked, and by the defence on the attacked image."""
+    mine, (undefended, defended) = (pl.col("image") == image) & pl.col("deployed"), _pair(r)
+    asked = [("clean", r.store.clean(), undefended), ("attacked", r.store.rows(attack), undefended)]
+    asked += [] if defended is None else [("defended", r.store.rows(attack), defended)]
+    found = []
+    for word, rows, predictor in asked:
+        row = rows.filter(mine & (pl.col("predictor") == predictor)).collect().row(0, named=True)
+        right = row["prediction"] == row["label"]
+        # margin: logit of the label minus the largest other one; loss: cross-entropy at the label
+        confidence = math.exp(-row["loss"] - (0 if right else row["margin"]))
+        found.append(Reading(word, _class(r, row["prediction"]), confidence, right))
+    return found
+
+
+def _pair(r: Result) -> tuple[str, str | None]:
+    """The undefended predictor of a store, and its defence if there is one."""
+    if r.undefended is not None:
+        return r.undefended, r.predictor
+    return r.predictor, next((name for name in BESIDE if r.entropy is None and name in r.manifest.predictors), None)
 
 
 def _traces(r: Result, attack: str, image: int) -> Figure:
@@ -126,8 +175,7 @@ def _traces(r: Result, attack: str, image: int) -> Figure:
     mine = pl.col("image") == image
     clean = r.store.clean().filter(mine & (pl.col("state") != "final")).collect()
     attacked = r.store.rows(attack).filter(mine & (pl.col("state") != "final")).collect()
-    beside = next((name for name in BESIDE if r.entropy is None and name in r.manifest.predictors), None)
-    undefended, regulated = (r.predictor, beside) if r.undefended is None else (r.undefended, r.predictor)
+    undefended, regulated = _pair(r)
     lines = {"clean": _line(clean, undefended), "attacked": _line(attacked, undefended)}
     if regulated is not None:
         lines["regulated"] = _line(attacked, regulated)

@@ -13,6 +13,7 @@ from robustdeq.report.figures import Figure, make_figures
 from robustdeq.report.formats import as_csv, as_latex, in_pipe_table
 from robustdeq.report.images import ImagePage, make_pages
 from robustdeq.report.missing import ROOT, ROOT_NOTE, Missing, missing_experiments
+from robustdeq.report.page import pages
 from robustdeq.report.results import Sources, find_sources
 from robustdeq.report.tables import Say, Table, make_tables
 
@@ -50,7 +51,6 @@ class Report:
     def _files(self) -> dict[str, str]:
         environment = Environment(
             loader=PackageLoader("robustdeq.report"),
-            autoescape=lambda name: str(name).endswith(".html"),
             undefined=StrictUndefined,
             trim_blocks=True,
             lstrip_blocks=True,
@@ -58,14 +58,14 @@ class Report:
         )
         environment.filters["in_pipe_table"] = in_pipe_table
         manifests = [(r.label, r.manifest) for r in self.sources.deployed]
-        content = {field.name: getattr(self, field.name) for field in fields(self)} | {
+        further = {
             "commands": [(label, entry.command) for label, m in manifests for entry in m.asked if entry.command],
             "notes": [(label, note) for label, manifest in manifests for note in manifest.notes],
             "missing_note": ROOT_NOTE if any(f"--data-root {ROOT}" in m.command for m in self.missing) else "",
         }
-        files = {name: environment.get_template(name).render(content) for name in ("index.html", "report.md")}
-        for page in self.pages:
-            files[f"{page.name}.html"] = environment.get_template("images.html").render(page=page)
+        content = {field.name: getattr(self, field.name) for field in fields(self)} | further
+        files = {"report.md": environment.get_template("report.md").render(content)}
+        files |= pages(self.sources, self.tables, self.figures, self.pages, self.missing, further)
         for table in self.tables:
             files[f"tables/{table.name}.csv"] = as_csv(table)
             files[f"tables/{table.name}.tex"] = as_latex(table)
