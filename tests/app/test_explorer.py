@@ -1,0 +1,142 @@
+"""The explorer in a real browser, driven by clicks: choose, attack, defend, follow the link."""
+
+import io
+from urllib.parse import urlencode
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from robustdeq.app.case import Case
+from robustdeq.app.catalogue import Catalogue
+from robustdeq.app.look import look
+from robustdeq.app.page import export
+from robustdeq.cli.checkpoints import deploy, resolve
+
+DIGITS = "digits-nano-trades-random"
+pytestmark = pytest.mark.long
+
+READY = "document.body.dataset.turn && document.getElementById('busy').hidden && !document.querySelector('#view.old')"
+DRAWN = "document.getElementById('view').innerHTML"
+
+
+def settled(page, turn=None):
+    """Wait for the view that follows `turn`; returns its own turn."""
+    page.wait(f"({READY}) && document.body.dataset.turn != {str(turn)!r}")
+    return page.js("document.body.dataset.turn")
+
+
+def text(page, selector):
+    return page.js(f"document.querySelector({selector!r}).textContent")
+
+
+def test_choose_attack_slide_defend_and_follow_the_link_to_the_same_picture(browser, address):
+    with browser.page(f"http://{address}/") as page:
+        turn = settled(page)
+        page.wait("document.querySelectorAll('#thumbs img').length == 10")
+        page.click("#thumbs button", 3)
+        turn = settled(page, turn)
+        assert "test%3A3" in page.js("location.hash")
+        page.click("[data-name=defence] [value=none]")
+        turn = settled(page, turn)
+        assert page.js("document.querySelectorAll('.wide .cell.defended').length") == 0
+        page.click("[data-name=attack] [value=apgd]")
+        turn = settled(page, turn)
+        assert "APGD" in text(page, "#python")
+        page.click("[data-name=defence] [value=entropy]")
+        turn = settled(page, turn)
+        assert page.js("document.querySelectorAll('.wide .cell.defended').length") == 9
+
+        marks = "[...document.querySelectorAll('.charts .at')].map((e) => e.getAttribute('transform')).join()"
+        before = page.js(marks)
+        page.js("document.getElementById('slider').focus()")
+        page.press("ArrowLeft")
+        assert text(page, "#now") == "z[7]"
+        assert all(a != b for a, b in zip(before.split(",t"), page.js(marks).split(",t"), strict=True))
+        page.click(".wide .cell.clean", 2)
+        assert text(page, "#now") == "z[3]"
+        page.click(".wide .cell.clean", 7)
+        assert page.js(marks) == before
+
+        shown, link = page.js(DRAWN), page.js("document.getElementById('permalink').href")
+    with browser.page(link) as page:
+        settled(page)
+        assert page.js(DRAWN) == shown
+        assert {url.split("/")[2] for url in page.requests if not url.startswith("data:")} == {address}
+
+
+def test_on_a_phone_nothing_scrolls_sideways_in_either_scheme(browser, address, tmp_path):
+    looked = look(Case(model=DIGITS, image="test:7", steps=3, defence_steps=2), Catalogue([DIGITS], resolve), deploy)
+    exported = export(looked, tmp_path).as_uri()
+    for dark, url in ((False, f"http://{address}/"), (True, f"http://{address}/"), (False, exported), (True, exported)):
+        with browser.page(url, width=390, height=800, dark=dark, touch=True) as page:
+            if url != exported:
+                settled(page)
+                page.js("document.querySelector('.controls').open = true")
+            page.js("document.querySelector('.again').open = true")
+            assert page.fits()
+            assert page.js("getComputedStyle(document.querySelector('.strip.tall')).display") == "block"
+            ink, ground = (page.js(f"getComputedStyle(document.{where}).{what}") for where, what in (
+                ("querySelector('.chart text.bold')", "fill"), ("documentElement", "backgroundColor")))  # fmt: skip
+            bright = [sum(map(int, colour[4:-1].split(","))) for colour in (ink, ground)]
+            assert (bright[0] > 600 and bright[1] < 150) if dark else (bright[0] < 200 and bright[1] > 700)
+
+
+def test_an_exported_page_needs_no_server_and_asks_no_network(browser, tmp_path):
+    looked = look(Case(model=DIGITS, image="test:7", steps=3, defence_steps=2), Catalogue([DIGITS], resolve), deploy)
+    url = export(looked, tmp_path).as_uri()
+    with browser.page(url) as page:
+        page.js("document.getElementById('slider').focus()")
+        page.press("ArrowLeft")
+        assert text(page, "#now") == "z[7]"
+        assert page.js("getComputedStyle(document.querySelector('.live')).display") == "none"
+        assert [u for u in page.requests if not u.startswith("data:")] == [url]
+
+
+def test_a_digit_is_drawn_an_image_uploaded_and_a_wrong_file_gets_a_sentence(browser, address, tmp_path):
+    with browser.page(
+        f"http://{address}/#" + urlencode({"model": DIGITS, "attack": "none", "defence": "none"})
+    ) as page:
+        turn = settled(page)
+        page.click("#pen")
+        page.js("document.getElementById('canvas').scrollIntoView({block: 'center'})")
+        left, top = page.js(
+            "(() => { const b = document.getElementById('canvas').getBoundingClientRect(); return [b.x, b.y] })()"
+        )
+        for kind, x, y in (("mousePressed", 96, 30), ("mouseMoved", 96, 100), ("mouseReleased", 96, 160)):
+            place = {"x": left + x, "y": top + y, "button": "left", "clickCount": 1}
+            page.send("Input.dispatchMouseEvent", {"type": kind, **place})
+        page.click("#use")
+        turn = settled(page, turn)
+        assert "data%3Aimage%2Fpng" in page.js("location.hash")
+        drawn = page.js("document.querySelector('#view img').src")
+
+        (tmp_path / "photo.png").write_bytes(picture())
+        upload(page, tmp_path / "photo.png")
+        settled(page, turn)
+        assert page.js("document.querySelector('#view img').src") != drawn
+        (tmp_path / "wrong.png").write_text("no image")
+        upload(page, tmp_path / "wrong.png")
+        page.wait("!document.getElementById('problem').hidden")
+        assert text(page, "#problem") == "wrong.png is not an image, or of a kind that cannot be read"
+
+
+def test_long_work_shows_progress_and_can_be_cancelled(browser, address):
+    case = {"model": DIGITS, "image": "test:7", "attack": "apgd", "oracle": "exact", "steps": 1000}
+    with browser.page(f"http://{address}/#" + urlencode(case)) as page:
+        page.wait("!document.getElementById('busy').hidden && document.getElementById('bar').value > 0")
+        page.click("#cancel")
+        page.wait("!document.getElementById('problem').hidden")
+        assert text(page, "#problem") == "Cancelled."
+
+
+def upload(page, path):
+    root = page.send("DOM.getDocument")["root"]["nodeId"]
+    node = page.send("DOM.querySelector", {"nodeId": root, "selector": "#file"})["nodeId"]
+    page.send("DOM.setFileInputFiles", {"files": [str(path)], "nodeId": node})
+
+
+def picture():
+    buffer = io.BytesIO()
+    Image.fromarray(np.random.default_rng(0).integers(0, 256, (20, 20, 3), dtype=np.uint8)).save(buffer, format="PNG")
+    return buffer.getvalue()
