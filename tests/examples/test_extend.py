@@ -57,7 +57,7 @@ def test_the_solver_converges_like_the_shipped_ones_and_serves_a_model(run):
 
 
 def test_the_attack_fools_the_model_within_the_ball(run):
-    fooled = [int(n) for n in re.findall(r"fools (\d+) of 50", run("attack"))]
+    fooled = [int(n) for n in re.findall(r"fools (\d+) of 50", run("attack"))]  # with my_attacks:MIFGSM
     assert len(fooled) == 2
     assert min(fooled) > 25
 

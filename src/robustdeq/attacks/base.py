@@ -62,9 +62,9 @@ class Attack(ABC):
         return 2
 
     @property
-    @abstractmethod
     def name(self) -> str:
-        """Name of the attack in tables, such as PGD-10."""
+        """Name of the attack in tables, such as PGD-10; that of the class unless overridden."""
+        return type(self).__name__
 
     @property
     def kind(self) -> str:

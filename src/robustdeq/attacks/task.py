@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from robustdeq.attacks.oracles import Oracle
-from robustdeq.threat import Threat
+from robustdeq.threat import Threat, cross_entropy
 
 Watch = Callable[[Tensor], None]
 """Progress callback, called at every pass of the oracle with the number of passes of each image so far."""
@@ -75,6 +75,11 @@ class Task:
     def seen(self, x: Tensor, rows: Tensor) -> Tensor:
         """The oracle's logits, with the values it was configured to show and the surrogate's gradient."""
         return self._ask(rows)(x)
+
+    def gradient(self, x: Tensor, loss: Callable[[Tensor, Tensor], Tensor] = cross_entropy) -> Tensor:
+        """The gradient at x of a loss of the oracle's logits and the labels, one value per image, for all images."""
+        x = x.detach().requires_grad_()
+        return torch.autograd.grad(loss(self.seen(x, self.all_rows), self.y).sum(), x)[0]
 
     def deployed(self, x: Tensor, rows: Tensor) -> Tensor:
         """The deployed predictor's logits, without gradients."""

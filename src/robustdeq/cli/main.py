@@ -23,7 +23,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         from robustdeq.cli.parser import parse
         from robustdeq.host.references import current_folder_importable
 
-        with current_folder_importable():
+        with current_folder_importable(first=False):  # a yaml.py there must not hide a library
             return parse(words)() or 0
     except KeyboardInterrupt as stop:
         if os.environ.get("RANK", "0") == "0":  # the other processes of torchrun say nothing

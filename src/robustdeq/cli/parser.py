@@ -10,19 +10,18 @@ from functools import partial
 from importlib import import_module
 from itertools import pairwise
 from types import NoneType
-from typing import Annotated, Any, Literal, NoReturn, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, NoReturn, Union, get_args, get_origin, get_type_hints
 
 import docstring_parser
 from jsonargparse import ArgumentParser, set_parsing_settings
 
 import robustdeq
 from robustdeq.cli.places import check_folder
+from robustdeq.host.options import choices, expected
 from robustdeq.host.suggestions import did_you_mean
 
 VERBS = ("quickstart", "recipes", "train", "evaluate", "report", "predict", "explore", "bench", "convert")
 """Each verb is a module of this package with a function `run`."""
-KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text", dict: "a mapping"}
-
 set_parsing_settings(docstring_parse_attribute_docstrings=True)
 
 
@@ -60,9 +59,9 @@ class Parser(ArgumentParser):
         if found := re.search(r'"(?P<dest>[\w.]+)": .*(?:Got|Given) value: (?P<value>.*)', text):
             action = self._action(found["dest"])
             hint = getattr(action, "_typehint", None)
-            choices = _choices(hint)
-            meant = f"; {did_you_mean(found['value'], choices, 'choose one of these')}" if len(choices) > 1 else ""
-            text = f"{_shown(action)}: expected {_expected(hint)}, got {found['value']}{meant}"
+            known = choices(hint)
+            meant = f"; {did_you_mean(found['value'], known, 'choose one of these')}" if len(known) > 1 else ""
+            text = f"{_shown(action)}: expected {expected(hint)}, got {found['value']}{meant}"
         elif found := re.search(r"arguments are required: (?P<dests>.*)", text):
             needed = " and ".join(_shown(self._action(dest)) for dest in found["dests"].split(", "))
             text = f"{self.prog.split()[-1]} needs {needed}; '{self.prog} --help' says more"
@@ -80,20 +79,6 @@ def refuse(message: str) -> NoReturn:
 
 def _shown(action: Any) -> str:
     return action.option_strings[0] if action.option_strings else action.dest.upper()
-
-
-def _choices(hint: Any) -> list[str]:
-    return [str(choice) for choice in get_args(hint)] if get_origin(hint) is Literal else []
-
-
-def _expected(hint: Any) -> str:
-    """A type as a person would say it."""
-    if choices := _choices(hint):
-        return f"one of {', '.join(choices)}" if len(choices) > 1 else choices[0]
-    if get_origin(hint) in (None, dict, list):
-        kind = get_origin(hint) or hint
-        return KINDS.get(kind, getattr(kind, "__name__", str(kind)))
-    return " or ".join(_expected(part) for part in get_args(hint) if part is not NoneType)
 
 
 def parse(words: Sequence[str]) -> Callable[[], int | None]:

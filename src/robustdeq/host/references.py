@@ -66,10 +66,10 @@ def import_modules(names: str | None) -> list[str]:
 
 
 @contextmanager
-def current_folder_importable() -> Iterator[None]:
-    """Modules of the current folder can be imported inside, as with `python -m`."""
+def current_folder_importable(*, first: bool = True) -> Iterator[None]:
+    """Modules of the current folder can be imported inside, before those of installed packages or after them."""
     here = os.getcwd()
-    sys.path.insert(0, here)
+    sys.path.insert(0 if first else len(sys.path), here)
     try:
         yield
     finally:

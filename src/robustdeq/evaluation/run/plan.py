@@ -150,7 +150,14 @@ def _differences(found: Manifest, wanted: Manifest) -> list[str]:
     for name in sorted(found.attacks.keys() & wanted.attacks.keys()):
         a, b = found.attacks[name], wanted.attacks[name]
         if a.hash != b.hash:
-            lines += unequal(a.spec.identity(), b.spec.identity(), where="the store", prefix=f"attacks.{name}.")
+            prefix, ours, theirs = f"attacks.{name}.", a.spec.code, b.spec.code
+            if changed := sorted(f for f in ours.keys() | theirs.keys() if ours.get(f) != theirs.get(f)):
+                lines.append(
+                    f"attacks.{name}: {' and '.join(changed)} changed since its results were stored; give the changed "
+                    "attack another name in the suite to keep both"
+                )
+            before, after = ({**spec.identity(), "code": {}} for spec in (a.spec, b.spec))
+            lines += unequal(before, after, where="the store", prefix=prefix)
     return lines
 
 

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from robustdeq.attacks import AutoAttack
+from robustdeq.host.references import is_reference
 from robustdeq.threat import L2, Linf, Threat
 
 NORMS: dict[str, type[Threat]] = {"Linf": Linf, "L2": L2}
@@ -33,13 +34,14 @@ class AttackSpec:
     name: str
     """Name of the attack, and of its folder in the store."""
     attack: str
-    """pgd, apgd, square, fab, autoattack, or stored (images of another store)."""
+    """pgd, apgd, square, fab, autoattack, package.module:Class, or stored (images of another store)."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Options of the attack, apart from threat and seed."""
     norm: str = "Linf"
     eps: float
     oracle: str
-    """direct, ready, unrolled, estimate, carried, exact, watched, none, or strongest (the strongest of the grid)."""
+    """direct, ready, unrolled, estimate, carried, exact, watched, none, strongest (the strongest of the grid), or
+    package.module:Class."""
     oracle_options: Mapping[str, Any] = field(default_factory=dict)
     on: Target = "deployed"
     """The predictor under attack: the deployed one, or the undefended model inside it."""
@@ -51,6 +53,8 @@ class AttackSpec:
     """Whether to store deviation and residual of every state."""
     group: str = "own"
     """ready, grid, grid-aware, table4, autoattack, audit, transfer, sanity or own. Not part of the hash."""
+    code: Mapping[str, str] = field(default_factory=dict)
+    """Files that define an attack and an oracle of one's own, each with a digest."""
 
     def __post_init__(self) -> None:
         if not NAME.fullmatch(self.name):
@@ -61,8 +65,10 @@ class AttackSpec:
             ("norm", self.norm, tuple(NORMS)),
             ("on", self.on, ("deployed", "base")),
         ):
-            if value not in known:
-                raise ValueError(f"attack {self.name}: {what} must be one of {', '.join(known)}, got {value!r}")
+            own = what in ("attack", "oracle")
+            if value not in known and not (own and is_reference(value)):
+                also = " or package.module:Class" if own else ""
+                raise ValueError(f"attack {self.name}: {what} must be one of {', '.join(known)}{also}, got {value!r}")
         if self.limit is not None and self.limit < 1:
             raise ValueError(f"attack {self.name}: limit is a number of images, at least 1 (got {self.limit})")
         if re.match(r"aa(?![a-z])", self.name, re.IGNORECASE) and not self.is_standard_autoattack:
@@ -109,7 +115,8 @@ class AttackSpec:
     def identity(self) -> dict[str, Any]:
         """The fields that decide what happens to an image."""
         content = {**asdict(self), "diagnostics": False}  # no influence, but part of the hashes of existing stores
-        return {key: value for key, value in content.items() if key not in ("name", "group")}
+        free = ("name", "group") if self.code else ("name", "group", "code")
+        return {key: value for key, value in content.items() if key not in free}
 
     def seed(self, seed: int) -> int:
         """Seed of this attack in an evaluation with the given seed."""
@@ -137,6 +144,8 @@ class AttackSpec:
                 return restarts * self.options.get("n_iter", 100) * 9 * gradient
             case "autoattack":
                 return 1900 * gradient + 5000 * (states + 1.0)
+            case own if is_reference(own):
+                return restarts * float(self.options.get("steps", 10)) * gradient
             case _:
                 return states + 1.0
 

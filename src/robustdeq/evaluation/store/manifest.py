@@ -155,7 +155,9 @@ class AttackRecord:
         """Read a record; values that follow from the attack itself are not read."""
         resolved = content.get("resolved")
         return cls(
-            spec=AttackSpec(**{f.name: content[f.name] for f in fields(AttackSpec)}),
+            spec=AttackSpec(
+                **{f.name: content[f.name] for f in fields(AttackSpec) if f.name != "code" or "code" in content}
+            ),
             hash=content["hash"],
             resolved=None if resolved is None else _read(ResolvedOracle, resolved),
         )
@@ -164,6 +166,8 @@ class AttackRecord:
         """The record as JSON, with what follows from the attack itself: cost, and whether it may be called AA."""
         spec = self.spec
         content = {**asdict(spec), "hash": self.hash, "cost": spec.cost(), "is_aa": spec.is_standard_autoattack}
+        if not spec.code:
+            del content["code"]
         return content if self.resolved is None else {**content, "resolved": asdict(self.resolved)}
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
 
 from robustdeq.attacks import APGD, FABT, PGD, Attack, AutoAttack, Direct, Oracle, Square
 from robustdeq.attacks.oracles import READY, CarriedEstimate, Estimate, Exact, UnrolledState, WatchedStates
 from robustdeq.evaluation.store.attack_spec import AttackSpec
 from robustdeq.evaluation.suites.subject import Subject
+from robustdeq.host.options import checked_options
+from robustdeq.host.references import blaming, is_reference, resolve, sources
 from robustdeq.models.predictor import DynamicPredictor
 from robustdeq.models.settings import decode
 
@@ -23,9 +27,20 @@ _ORACLES: dict[str, Callable[..., Oracle]] = {
 }
 
 
+def with_code(spec: AttackSpec) -> AttackSpec:
+    """The specification with digests of the files that define an attack and an oracle of one's own."""
+    own = [resolve(name) for name in (spec.attack, spec.oracle) if is_reference(name)]
+    return replace(spec, code={file: digest for thing in own for file, digest in sources(thing).items()})
+
+
 def build_attack(spec: AttackSpec, seed: int) -> Attack:
     """The attack, with a seed of its own that follows from `seed` and its name."""
     try:
+        if is_reference(spec.attack):
+            attack = _own(spec.attack, spec.options, ("threat", "seed"), spec.threat, seed=spec.seed(seed))
+            if not isinstance(attack, Attack):
+                raise TypeError(f"it is a {type(attack).__name__}; expected a robustdeq.Attack: subclass it")
+            return attack
         return _ATTACKS[spec.attack](spec.threat, seed=spec.seed(seed), **spec.options)
     except (TypeError, ValueError) as error:
         raise ValueError(
@@ -36,18 +51,34 @@ def build_attack(spec: AttackSpec, seed: int) -> Attack:
 def build_oracle(spec: AttackSpec, subject: Subject) -> Oracle:
     """What the attacker sees of the predictor under attack."""
     predictor = subject.predictor if spec.on == "deployed" else subject.undefended or subject.predictor
+    options = {k: decode(v) for k, v in spec.oracle_options.items()}
     try:
+        if is_reference(spec.oracle):
+            oracle = _own(spec.oracle, options, ("predictor",), predictor)
+            if not isinstance(oracle, Oracle):
+                raise TypeError(f"it is a {type(oracle).__name__}; expected a robustdeq.Oracle: subclass it")
+            return oracle
         if spec.oracle not in _ORACLES:
             raise ValueError("it shows nothing that could be attacked")
         if spec.oracle != "direct" and not isinstance(predictor, DynamicPredictor):
             raise TypeError(
                 "it looks at states of a DEQ or of a defence around one; without dynamics use oracle direct"
             )
-        return _ORACLES[spec.oracle](predictor, **{k: decode(v) for k, v in spec.oracle_options.items()})
+        return _ORACLES[spec.oracle](predictor, **options)
     except (TypeError, ValueError, AttributeError) as error:
         raise ValueError(
             f"attack {spec.name}: oracle {spec.oracle} cannot be made with {dict(spec.oracle_options)}: {error}"
         ) from error
+
+
+def _own(reference: str, options: Mapping[str, Any], given: tuple[str, ...], *first: Any, **more: Any) -> Any:
+    """What a user's own class makes of an option for each name, after what it is given."""
+    factory = resolve(reference)
+    if not callable(factory):
+        raise TypeError(f"it is a {type(factory).__name__}; expected a class")
+    checked = checked_options(reference, factory, options, given)
+    with blaming(reference, "it fails"):
+        return factory(*first, **more, **checked)
 
 
 def check_buildable(specs: Iterable[AttackSpec], subject: Subject, seed: int, classes: int) -> None:

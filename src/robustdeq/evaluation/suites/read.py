@@ -13,6 +13,7 @@ from robustdeq.evaluation.analysis import metrics
 from robustdeq.evaluation.store.attack_spec import AttackSpec
 from robustdeq.evaluation.store.sources import named_sources, stored_attacks
 from robustdeq.evaluation.store.store import Store
+from robustdeq.evaluation.suites.build import with_code
 from robustdeq.evaluation.suites.shipped import SUITES
 from robustdeq.evaluation.suites.suite import Context, Suite, SuiteChoice
 from robustdeq.evaluation.suites.variants import read_also
@@ -28,7 +29,7 @@ DEPLOYED_ONLY = (
     "and images, those of survivors only, are not kept unless told"
 )
 KEYS = ("name", "include", "attacks", "keep_images", "also", "strongest")
-ATTACK_KEYS = tuple(f.name for f in fields(AttackSpec) if f.name != "group")
+ATTACK_KEYS = tuple(f.name for f in fields(AttackSpec) if f.name not in ("group", "code"))
 
 
 def make_suite(wanted: SuiteChoice, context: Context) -> Suite:
@@ -51,7 +52,7 @@ def make_suite(wanted: SuiteChoice, context: Context) -> Suite:
         manifest = context.store.read_manifest()
         sources = named_sources(context.sources, {} if manifest is None else manifest.attacks, context.store.folder)
         shown = [spec for source in sources for spec in stored_attacks(source, context.data)]
-    suite = replace(suite, specs=[*suite.specs, *shown], notes=list(notes))
+    suite = replace(suite, specs=[*map(with_code, suite.specs), *shown], notes=list(notes))
     names = [spec.name for spec in suite.specs]
     if twice := sorted({n for n in names if names.count(n) > 1}):
         raise ValueError(f"suite {suite.name}: attacks need different names; {', '.join(twice)} stands there twice")
