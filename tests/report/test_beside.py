@@ -131,15 +131,6 @@ def test_a_part_of_the_grid_with_autoattack_is_a_row_of_table_1(tmp_path):
     assert [r["store"] for r in records(tmp_path, "table-1")] == ["part", "whole"]
 
 
-def test_table_5_has_every_setting_of_a_store(undefended_tables):
-    rows = rows_of(undefended_tables, "table-5")
-    assert [(r["variant"], r["T_f"], r["R"], r["PGD"], r["paper"]) for r in rows] == [
-        ("paper along the sign", "1", "1", "70.00", "54.67"),
-        ("paper along the sign", "2", "10", "70.00", "55.18"),
-        ("released", "2", "10", "70.00", "55.18"),
-    ]
-
-
 def test_table_4_has_one_square_for_all_pairs(undefended_tables):
     rows = {r["search"]: r for r in rows_of(undefended_tables, "table-4")}
     assert (rows["square, ours"]["no pair"], rows["square, ours"]["(3, 5)"]) == ("80.00", "-")

@@ -181,8 +181,9 @@ def entropy_change(
     """Tables 6 and 7: per attack, P and Delta-H.
 
     Returns:
-        attack, share (of images whose clean entropy is lower than the attacked one), difference (mean of attacked minus
-        clean entropy, nats), images. Over the images with finite entropies; null without any.
+        attack, share (of images whose clean entropy is lower than the attacked one), ties (share of images whose two
+        entropies are equal), difference (mean of attacked minus clean entropy, nats), images. Over the images with
+        finite entropies; null without any.
     """
     column = _column(predictor, state)
     clean = store.clean().filter(column).select("image", clean="entropy")
@@ -193,9 +194,21 @@ def entropy_change(
         .filter(column)
         .join(clean, on="image", maintain_order="left")
         .group_by("attack", maintain_order=True)
-        .agg(share=(change > 0).filter(finite).mean(), difference=change.filter(finite).mean(), images=finite.sum())
+        .agg(
+            share=(change > 0).filter(finite).mean(),
+            ties=(change == 0).filter(finite).mean(),
+            difference=change.filter(finite).mean(),
+            images=finite.sum(),
+        )
         .collect()
     )
+
+
+def entropies_are_rounded(store: Store) -> bool:
+    """Whether the entropies of a store were rounded to three significant digits, as those of some copies are."""
+    entropy = pl.col("entropy").filter(pl.col("entropy").is_finite())
+    rounded = store.clean().select(same=(entropy.round_sig_figs(3) == entropy).all(), many=entropy.n_unique() > 10)
+    return all(rounded.collect().row(0))
 
 
 def strongest(store: Store, *, predictor: str = DEPLOYED) -> Strongest:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from robustdeq.report.results import Result, Sources
-from robustdeq.report.tables.accuracies import other_attacks, states, table_1, table_1_in_part, table_2, table_5
+from robustdeq.report.tables.accuracies import other_attacks, states, table_1, table_1_in_part, table_2
 from robustdeq.report.tables.audits import audits, flags
 from robustdeq.report.tables.differences import differences
 from robustdeq.report.tables.grid import table_4, table_8, tables_6_and_7
 from robustdeq.report.tables.seeds import seeds
+from robustdeq.report.tables.settings import table_5
 from robustdeq.report.tables.table import Table, pruned
 from robustdeq.report.tables.transfer import table_3
 

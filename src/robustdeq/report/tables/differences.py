@@ -42,7 +42,9 @@ def differences(results: list[Result]) -> Table:
         "over images, at least as wide as Wilson's intervals of the images gained and lost make it. It says how "
         "sure the difference is for these weights, and nothing about seeds: another training of the "
         "same recipe may differ by more.",
-        "clean, PGD and AA as in Table 1, each under its own attacks. union: over the attacks that both have by name; "
+        "The number of images stands beside a difference that is over the first ones only, such as those that both "
+        "ran AutoAttack on. clean, PGD and AA as in Table 1, each under its own attacks. union: over the attacks that "
+        "both have by name; "
         "without such (a ResNet has none of the intermediate states) each over its own, which favours the one with "
         "fewer, and none is shown if one of them alone has AA. oblivious: shown only images made against the "
         "undefended model, which favours the defence. "
@@ -111,7 +113,7 @@ def minimum(a: Result, b: Result) -> Cell:
         return NONE
     left, right = (np.stack([_outcomes(r)[name] for name in n], axis=1) for r, n in both)
     where = f"{_from(a, b)}; minima over {len(names[1])} and {len(names[0])} attacks"
-    return points(bootstrap_minimum_difference(left, right), where)
+    return points(bootstrap_minimum_difference(left, right), where, of=a.manifest.data.images)
 
 
 def autoattack(a: Result, b: Result) -> Cell:
@@ -150,7 +152,7 @@ def survival(a: Result, b: Result, ours: Sequence[str], theirs: Sequence[str], w
     both = ((a, ours), (b, theirs))
     tried = min(tried_images(r.store, names) for r, names in both)
     left, right = (np.all([_outcomes(r)[name] for name in (None, *names)], axis=0)[:tried] for r, names in both)
-    return points(bootstrap_difference(left, right), f"{_from(a, b)}; {what}")
+    return points(bootstrap_difference(left, right), f"{_from(a, b)}; {what}", of=a.manifest.data.images)
 
 
 @once

@@ -9,9 +9,9 @@ from robustdeq.evaluation.analysis import metrics
 from robustdeq.evaluation.analysis.statistics import Share
 from robustdeq.report import paper
 from robustdeq.report.results import Result
-from robustdeq.report.results.complete import complete, finished, minimum_attacks, once
+from robustdeq.report.results.complete import complete, finished, limited, minimum_attacks, once
 from robustdeq.report.results.match import differences_from_the_paper, paper_row
-from robustdeq.report.tables.table import NONE, Cell, bound, published, share
+from robustdeq.report.tables.table import NONE, Cell, bound, fewer, published, share
 
 WHO = ("store", "training", "method")
 """The columns of `who`."""
@@ -86,15 +86,21 @@ def autoattack(r: Result) -> Cell:
     found, attacks = standard_autoattacks(r), r.manifest.attacks
     planned = [other for other in metrics.judged_attacks(r.store) if attacks[other].spec.is_standard_autoattack]
     cell = share(found[name], origin(r, f"clean and {name}", "share that is correct under both"))
-    return bound(cell, len(found), len(planned))
+    beside = fewer(found[name].images, r.manifest.data.images)
+    return replace(bound(cell, len(found), len(planned)), beside=beside)
 
 
 def lower(worst: Cell, aa: Cell) -> Cell:
-    """The lower of the minimum under PGD and AutoAttack, where both are known; a bound if AutoAttack is one."""
+    """The lower of the minimum under PGD and AutoAttack, where both are known.
+
+    It is a bound if AutoAttack is one, or PGD's on all images if AutoAttack was run on the first ones only.
+    """
     if worst is NONE or aa is NONE:
         return NONE
     lowest = min(worst, aa, key=lambda cell: float(cell.text))
-    return replace(lowest, kind=aa.kind, small=aa.small) if aa.kind == "bound" else lowest
+    if aa.kind == "bound":
+        return replace(lowest, kind="bound", small=aa.small)
+    return replace(worst, kind="bound") if aa.beside and lowest is worst else lowest
 
 
 def union_of_all(r: Result) -> Cell:
@@ -105,7 +111,8 @@ def union_of_all(r: Result) -> Cell:
     found = metrics.union_accuracy(r.store, names, predictor=r.predictor)
     part = f"the {len(names)} finished of {len(planned)}"
     which = f"clean and {f'all {len(names)}' if names == planned else part} attacks"
-    return bound(share(found, origin(r, which, "never broken")), len(names), len(planned))
+    cell = bound(share(found, origin(r, which, "never broken")), len(names), len(planned))
+    return replace(cell, kind="bound") if limited(r) else cell
 
 
 def under(r: Result, name: str) -> Cell:

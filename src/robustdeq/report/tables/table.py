@@ -9,8 +9,8 @@ from typing import Literal
 from robustdeq.evaluation.analysis.statistics import Difference, Share
 
 Kind = Literal["text", "ours", "bound", "paper", "apart", "none"]
-"""bound: a number of ours that unfinished attacks may lower. apart: a number of the paper's that cannot be compared
-with ours beside it."""
+"""bound: a number of ours that attacks may lower which are unfinished or were run on the first images only. apart: a
+number of the paper's that cannot be compared with ours beside it."""
 
 
 @dataclass(frozen=True)
@@ -22,12 +22,15 @@ class Cell:
     where: str = ""
     """Store, attack, filter and reduction of a number of ours; the table of a number of the paper's."""
     small: str = ""
-    """Shown in small print beneath: the 95% interval, K_a, or how many attacks are done."""
+    """Shown in small print beneath: the 95% interval, or how many attacks are done."""
+    beside: str = ""
+    """Shown after the text in every format: K_a, or the number of images if it is not that of the row."""
 
     @property
     def shown(self) -> str:
-        """The text, marked if it is a bound or cannot be compared."""
-        return {"apart": f"({self.text})", "bound": f"<= {self.text}"}.get(self.kind, self.text)
+        """The text and what stands beside it, marked if it is a bound or cannot be compared."""
+        text = f"{self.text}, {self.beside}" if self.beside else self.text
+        return {"apart": f"({text})", "bound": f"<= {text}"}.get(self.kind, text)
 
 
 @dataclass(frozen=True)
@@ -48,8 +51,8 @@ class Table:
 NONE = Cell("-", "none")
 APART = "Numbers of the paper in brackets are not comparable with ours beside them; the last column says why."
 BOUND = (
-    "<= marks an upper bound: attacks of that store are unfinished and may lower the number. What is missing stands at "
-    "the end, with the command that goes on."
+    "<= marks an upper bound: attacks of that store may lower the number that are unfinished (what is missing stands "
+    "at the end, with the command that goes on) or that were run on the first images only."
 )
 
 
@@ -64,10 +67,15 @@ def bound(cell: Cell, done: int, planned: int) -> Cell:
     return cell if done == planned else replace(cell, kind="bound", small=f"{done} of {planned} attacks")
 
 
-def points(value: Difference, where: str) -> Cell:
-    """A difference of accuracies in percentage points, with its 95% interval."""
+def points(value: Difference, where: str, *, of: int | None = None) -> Cell:
+    """A difference of accuracies in percentage points, with its 95% interval, in a row about `of` images, if given."""
     text = f"{100 * value.value:+.2f} [{100 * value.low:+.1f}, {100 * value.high:+.1f}]"
-    return Cell(text, "ours", f"{where}; {value.images} images")
+    return Cell(text, "ours", f"{where}; {value.images} images", beside=fewer(value.images, of or value.images))
+
+
+def fewer(images: int, of: int) -> str:
+    """What stands beside a number over fewer images than the row is about; nothing if it is over all of them."""
+    return "" if images == of else f"{images} images"
 
 
 def number(value: float, where: str, *, digits: int = 2) -> Cell:
