@@ -15,9 +15,10 @@ from PIL import Image
 import robustdeq as rd
 from robustdeq.app.case import Case
 from robustdeq.app.catalogue import Catalogue
-from robustdeq.app.drawing import charts, poster, strip
+from robustdeq.app.drawing import charts, strip
 from robustdeq.app.look import look
 from robustdeq.app.page import export, headline
+from robustdeq.app.poster import poster
 from robustdeq.app.script import script
 from robustdeq.cli.checkpoints import deploy, resolve
 from robustdeq.cli.main import main
@@ -135,7 +136,7 @@ def test_a_pass_that_is_not_finite_is_drawn_and_said():
     view = look(Case(model="broken", image="test:0"), Catalogue(["broken"], lambda _: known), deploy).view
     assert "not finite" in view.notes[-1]
     assert "Wrong without any attack: not finite" in headline(view)[0]
-    assert "nan" not in (poster(view) + strip(view) + "".join(svg for _, svg in charts(view))).lower()
+    assert "nan" not in (poster((view, headline(view))) + strip(view) + "".join(svg for _, svg in charts(view))).lower()
 
 
 @pytest.mark.parametrize(

@@ -255,3 +255,18 @@ def test_a_file_that_the_system_cannot_open_does_not_stop_the_others(own):
     assert code == 1
     assert ["error" in record for record in json.loads(out)] == [True, False]
     assert err == f"robustdeq: error: {long} cannot be read: File name too long\n"
+
+
+def test_the_plot_has_every_state_of_every_image(capsys, folder, model, digits):
+    drawn = folder / "traces.svg"
+    code, _, _ = predict(capsys, folder, folder / "0.png", folder / "1.png", "--plot", drawn, "--defence", "entropy")
+    assert code == 0
+    svg = drawn.read_text()
+    assert svg.startswith("<svg")
+    assert "http" not in svg.replace("http://www.w3.org/2000/svg", "")
+    said = re.findall(r"<title>(.*?), (\w+): (\d) \d+%</title>", svg)
+    expected = model.trajectory(digits).logits.argmax(-1).T.tolist()
+    without = [int(answer) for words, state, answer in said if words == "without defence" and state != "final"]
+    assert without == expected[0] + expected[1]
+    assert len(said) == 2 * 2 * 9
+    assert predict(capsys, folder, folder / "0.png", "--plot", folder / "traces.png")[0] == 1

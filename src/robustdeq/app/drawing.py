@@ -12,7 +12,6 @@ from robustdeq.app.chart import RIGHT, Chart, cross, decades, dot, following, ro
 from robustdeq.app.pictures import png_of, rgb
 from robustdeq.app.views import Numbers, Trace, View
 
-WORDS = {"clean": "clean image", "attacked": "attacked image", "defended": "attacked, with defence"}
 REGIONS = ("#9fb8d8", "#e3c28d", "#a9cfa4", "#d9a9b8", "#bfb0de", "#cfcf94", "#93cbcf", "#cfb3a0", "#8fb39b", "#e0b5e0")
 """Colours of the classes in the plane."""
 SHADE = 0.55
@@ -45,7 +44,7 @@ def strip_body(view: View, *, tall: bool = False) -> tuple[float, float, str]:
             parts.append(text(x + cell / 2, head - 8, words, size=13, kind="soft", anchor="middle"))
     for row, trace in enumerate(view.traces):
         x, y = place(0, row)
-        first, _, rest = WORDS.get(trace.name, trace.name).partition(", ")
+        first, _, rest = trace.words.partition(", ")
         lines = [first, rest] if rest else [first]
         for k, line in enumerate(lines):
             if tall:
@@ -91,7 +90,7 @@ def _cell(view: View, trace: Trace, column: int, x: float, y: float, width: floa
     words = text(middle, y + height / 2 - 2, name, size=size, kind="bold", anchor="middle")
     words += text(middle, y + height / 2 + 14, share, size=11, kind="", anchor="middle")
     words = words.replace("<text ", f"<text{ink} ") if ink else words
-    tip = f"{WORDS.get(trace.name, trace.name)}, {view.columns[column]}: {name} {share}"
+    tip = f"{trace.words}, {view.columns[column]}: {name} {share}"
     column_of = f' data-column="{column}"' if column < view.states else ""
     return f'<g class="cell {trace.name}"{column_of}><title>{escape(tip)}</title>{body}{words}</g>'
 
@@ -100,7 +99,7 @@ def charts(view: View) -> Iterator[tuple[str, str]]:
     """Name and SVG of every chart that a view allows."""
     if not view.states:
         return
-    for name, chart in _along(view):
+    for name, chart in along(view):
         yield name, chart.svg(said(view))
     if view.plane is not None:
         yield "plane", plane(view).svg(said(view))
@@ -110,7 +109,8 @@ def charts(view: View) -> Iterator[tuple[str, str]]:
             yield "inner", inner_entropy(view).svg("within each intervention, before and after every update")
 
 
-def _along(view: View) -> Iterator[tuple[str, Chart]]:
+def along(view: View) -> Iterator[tuple[str, Chart]]:
+    """What has a value at every state."""
     if view.label is not None:
         title = f"Probability of {view.class_name(view.label)}"
         yield "truth", _states(view, title, lambda t: t.truth, "{:.0%}".format, high=1.0)
@@ -250,50 +250,10 @@ def inner_entropy(view: View) -> Chart:
     return chart
 
 
-def poster(view: View, caption: str = "") -> str:
-    """Everything in one SVG that stands alone: images, strip and three charts."""
-    wide, tall, body = strip_body(view)
-    images = [
-        (WORDS.get(trace.name, trace.name), trace.picture, trace.name)
-        for trace in view.traces
-        if trace.name != "defended"
-    ]
-    if view.perturbation is not None:
-        images.insert(1, ("perturbation x16", view.perturbation, ""))
-    side, top = 108.0, 16.0
-    parts = [] if not caption else [text(14, top + 14, caption, size=17, kind="bold")]
-    top += 28 if caption else 0
-    size = 150 if len(images) == 1 else side
-    x = 14.0
-    column = []
-    for k, (words, picture, kind) in enumerate(images):
-        y = top + 24 + k * (size + 26)
-        column.append(f'<image x="{x:g}" y="{y:g}" width="{size:g}" height="{size:g}" href="{picture}"/>')
-        column.append(f'<g class="{kind}">{text(x, y - 6, words, size=12, kind="c bold" if kind else "soft")}</g>')
-    parts += column
-    left = x + size + 24
-    parts.append(f'<g transform="translate({left:g},{top:g})">{body}</g>')
-    below = top + tall + 14
-    chosen = dict(_along(view)) if view.states else {}
-    row = [chosen[name] for name in ("truth", "entropy") if name in chosen]
-    if view.plane is not None:
-        row.append(plane(view))
-    elif "residual" in chosen:
-        row.append(chosen["residual"])
-    across = left
-    for chart in row:
-        scale = (wide - 8) / len(row) / chart.width
-        parts.append(f'<g transform="translate({across:g},{below:g}) scale({scale:.3f})">{chart.body()}</g>')
-        across += chart.width * scale + 4
-    deep = max([c.height * (wide - 8) / len(row) / c.width for c in row], default=0.0)
-    height = max(below + deep, top + 24 + len(images) * (size + 26)) + 8
-    return svg(left + wide + 10, height, "".join(parts), alt=said(view), alone=True) + "\n"
-
-
 def said(view: View) -> str:
     """The strip in words."""
     parts = []
     for trace in view.traces:
         answers = [f"{c} {view.class_name(trace.prediction[k])}" for k, c in enumerate(view.columns)]
-        parts.append(f"{WORDS.get(trace.name, trace.name)}: {', '.join(answers)}")
+        parts.append(f"{trace.words}: {', '.join(answers)}")
     return f"Predictions at each state. True class: {view.class_name(view.label)}. " + "; ".join(parts)

@@ -121,15 +121,17 @@ def look(case: Case, catalogue: Catalogue, deploy: Deploy, progress: Progress = 
 
 
 def _view(plain: Any, defended: Any, x: Tensor, attacked: Tensor, label: int | None, classes: tuple[str, ...]) -> View:
-    clean, at_clean = trace_of("clean", plain, x, label)
+    clean, at_clean = trace_of("clean", "clean image", plain, x, label)
     traces, passes, path = [clean], [at_clean], None
     moved = not torch.equal(attacked, x)
     if moved:
-        trace, at = trace_of("attacked", plain, attacked, label)
+        trace, at = trace_of("attacked", "attacked image", plain, attacked, label)
         traces.append(trace)
         passes.append(at)
     if defended is not None:
-        trace, at = trace_of("defended", defended, attacked, label)
+        trace, at = trace_of(
+            "defended", "attacked, with defence" if moved else "with defence", defended, attacked, label
+        )
         traces.append(trace)
         passes.append(at)
         wrapper = defended if isinstance(defended, InputDefence) else defended.predictor

@@ -13,8 +13,9 @@ from markupsafe import Markup
 
 from robustdeq.app.case import Case
 from robustdeq.app.chart import STYLE
-from robustdeq.app.drawing import WORDS, charts, poster, strip
+from robustdeq.app.drawing import charts, strip
 from robustdeq.app.look import Looked
+from robustdeq.app.poster import poster
 from robustdeq.app.script import script
 from robustdeq.app.views import Trace, View
 from robustdeq.host.files import write_together
@@ -107,14 +108,13 @@ def title(looked: Looked) -> str:
 def view_html(looked: Looked) -> str:
     """The view as the inside of a page."""
     view = looked.view
-    words = {trace.name: WORDS[trace.name] for trace in view.traces}
     says = [
-        [t.name, words[t.name], [[_answer(view, t, k), t.right(k, view.label)] for k in range(view.states)]]
+        [t.name, t.words, [[_answer(view, t, k), t.right(k, view.label)] for k in range(view.states)]]
         for t in view.traces
     ]
     alone = [(name, Markup(svg)) for name, svg in charts(view)]
     text: str = _environment().get_template("view.html").render(
-        looked=looked, view=view, words=words, charts=alone, headline=headline(view),
+        looked=looked, view=view, charts=alone, headline=headline(view),
         wide=Markup(strip(view)), tall=Markup(strip(view, tall=True)), script=script(looked),
         query=looked.case.query, written=written,
         says=Markup(_json(says)),
@@ -153,7 +153,7 @@ def export(looked: Looked, folder: Path) -> Path:
     }  # fmt: skip
     files = {
         "index.html": export_html(looked),
-        "case.svg": poster(view, " ".join(headline(view))),
+        "case.svg": poster((view, headline(view))),
         "case.py": script(looked),
         CASE: json.dumps(said, indent=2) + "\n",
     }

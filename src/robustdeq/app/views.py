@@ -24,6 +24,8 @@ class Trace:
 
     name: str
     """clean, attacked or defended."""
+    words: str
+    """What it is called."""
     picture: str
     """The received image, as a data link."""
     prediction: list[int | None]
@@ -89,7 +91,7 @@ class View:
         return "not finite" if label is None else self.classes[label]
 
 
-def trace_of(name: str, predictor: Any, x: Tensor, label: int | None) -> tuple[Trace, Trajectory | None]:
+def trace_of(name: str, words: str, predictor: Any, x: Tensor, label: int | None) -> tuple[Trace, Trajectory | None]:
     """The trace of one image (1, C, H, W) through a predictor, and its trajectory if it has dynamics."""
     with torch.no_grad():
         inner = predictor
@@ -102,6 +104,7 @@ def trace_of(name: str, predictor: Any, x: Tensor, label: int | None) -> tuple[T
             logits = torch.cat([trajectory.logits[:, 0], trajectory.deployed])
     return Trace(
         name=name,
+        words=words,
         picture=png(x[0]),
         prediction=[int(row.argmax()) if bool(row.isfinite().all()) else None for row in logits],
         confidence=numbers(logits.softmax(-1).amax(-1)),
@@ -109,6 +112,27 @@ def trace_of(name: str, predictor: Any, x: Tensor, label: int | None) -> tuple[T
         entropy=numbers(entropy(logits)) if trajectory is None else numbers(trajectory.entropy[:, 0]),
         residual=[] if trajectory is None else numbers(trajectory.residual[:, 0]),
     ), trajectory
+
+
+def predicted(predictor: Any, x: Tensor, classes: tuple[str, ...] | None) -> View:
+    """The view of a prediction: what is red differs from the answer, as the label is not known."""
+    with torch.no_grad():
+        logits = predictor(x)
+    label = int(logits.argmax()) if bool(logits.isfinite().all()) else None
+    passes = [("clean", "image", predictor)]
+    if isinstance(predictor, DynamicPredictor) and predictor.defended:
+        passes = [("clean", "without defence", predictor.undefended()), ("defended", "with defence", predictor)]
+    traced = [trace_of(name, words, of, x, label) for name, words, of in passes]
+    columns, deployed = columns_of(predictor)
+    return View(
+        columns=columns,
+        deployed=deployed,
+        label=label,
+        label_is="as predicted",
+        classes=classes or tuple(map(str, range(logits.shape[1]))),
+        traces=[trace for trace, _ in traced],
+        plane=plane_through(predictor, x, [trajectory for _, trajectory in traced]),
+    )
 
 
 def columns_of(predictor: Any) -> tuple[list[str], int]:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import torch
 
     import robustdeq.cli.checkpoints
+    from robustdeq.data.photos import Photo
 
 BATCH = 64
 BLOCKS = "▁▂▃▄▅▆▇█"
@@ -34,6 +35,7 @@ def run(
     defence_steps: int | None = None,
     state: int | Literal["final"] | None = None,
     as_json: bool = False,
+    plot: Path | None = None,
     trust: bool = False,
     imports: str | None = None,
 ) -> int:
@@ -60,6 +62,7 @@ def run(
         state: Predict from head(z^[state]), or from the final unrolled state; by default as `evaluate` deploys the
             model: from state 8, or the solver's last if it has fewer.
         as_json: Print JSON instead of a table.
+        plot: Draw the images and what is predicted at every state into this SVG file, as `robustdeq explore` does.
         trust: Run code outside robustdeq that the checkpoint names; not needed in the folder that it was trained in.
         imports: Module of your own to import first, such as one that registers models (several: separated by commas); a
             checkpoint may name it.
@@ -69,11 +72,16 @@ def run(
     from rich.console import Console
 
     from robustdeq.cli.checkpoints import defence_settings, deploy, resolve
+    from robustdeq.cli.places import make_room
     from robustdeq.cli.progress import saying
     from robustdeq.data import DataError, DataNotFoundError
-    from robustdeq.data.photos import Photo, read_photo
+    from robustdeq.data.photos import read_photo
     from robustdeq.host.references import import_modules
 
+    if plot is not None:
+        if plot.suffix != ".svg":
+            raise ValueError(f"--plot writes SVG: give it a name such as {plot.with_suffix('.svg')}")
+        make_room(plot, "--plot")
     checkpoint = resolve(ckpt, trust or import_modules(imports))
     shape = checkpoint.required("image_shape")
     settings = defence_settings(defence, checkpoint.eps, flags)
@@ -97,6 +105,9 @@ def run(
             answers = _predict(checkpoint, predictor, torch.stack([photo.pixels for _, photo in batch]))
             for (record, photo), answer in zip(batch, answers, strict=True):
                 record |= {**answer, "defence": defence, "notes": list(photo.notes)}
+        if plot is not None and photos:
+            say(f"drawing into {plot}")
+            _draw(checkpoint, predictor, photos, plot)
     if as_json:
         print(json.dumps(records, indent=2, allow_nan=False))  # noqa: T201
     elif photos:
@@ -142,6 +153,22 @@ def _predict(checkpoint: robustdeq.cli.checkpoints.Checkpoint, predictor: Any, p
             }
         answers.append(answer)
     return answers
+
+
+def _draw(checkpoint: Any, predictor: Any, photos: list[tuple[Record, Photo]], file: Path) -> None:
+    from robustdeq.app.poster import poster
+    from robustdeq.app.views import predicted
+    from robustdeq.evaluation.suites.subject import Subject
+    from robustdeq.host.files import write_atomically
+
+    subject, views = Subject(predictor), []
+    for record, photo in photos:
+        answer = (
+            "no class: not finite" if record["class"] is None else f"{record['class']} ({record['confidence']:.0%})"
+        )
+        view = predicted(predictor, subject.pixels(photo.pixels[None]), checkpoint.classes)
+        views.append((view, [f"{Path(record['file']).name}: {answer}"]))
+    write_atomically(file, poster(*views).encode())
 
 
 def _answer(logits: torch.Tensor, classes: tuple[str, ...] | None) -> Record:
