@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, SupportsIndex
+from typing import Any, Literal, SupportsIndex
 
 from torch import nn
 
@@ -28,7 +28,7 @@ from robustdeq.host.suggestions import did_you_mean
 from robustdeq.models import CheckpointError, load
 from robustdeq.models.predictor import DynamicPredictor
 from robustdeq.models.pretrained import shipped
-from robustdeq.threat import number
+from robustdeq.threat import L2, Linf, Threat, number
 
 _KNOWN_IMAGES: dict[str, tuple[tuple[int, int, int], tuple[str, ...]]] = {
     "cifar10": ((3, 32, 32), CLASSES),
@@ -103,6 +103,24 @@ def resolve(ckpt: str, trust: bool | Collection[str] = False) -> Checkpoint:
     owners = (predictor, getattr(predictor, "base", None))
     metadata: Any = next((found for owner in owners if (found := getattr(owner, "metadata", None))), {})
     return _describe(ckpt, predictor, metadata)
+
+
+def dataset_of(checkpoint: Checkpoint, given: str | None) -> str:
+    """The data set that --data names, or that the checkpoint was made for."""
+    dataset = given or checkpoint.dataset
+    if dataset is None:
+        raise ValueError(f"{checkpoint.name} does not say what data it is for: give --data cifar10, digits or folder")
+    return dataset
+
+
+def budget_of(checkpoint: Checkpoint, eps: str | None, norm: Literal["Linf", "L2"]) -> Threat:
+    """The ball of --eps and --norm, by default that of the checkpoint."""
+    if eps is None and (checkpoint.eps is None or norm == "L2"):
+        raise ValueError(
+            f"{checkpoint.name} does not say for which {norm} radius it is meant: give --eps, such as 8/255"
+        )
+    radius = checkpoint.required("eps") if eps is None else number(eps, "--eps")
+    return {"Linf": Linf, "L2": L2}[norm](radius)
 
 
 def defence_settings(defence: str, eps: float | None, flags: dict[str, Any]) -> dict[str, Any] | None:

@@ -55,8 +55,8 @@ def run(
     Args:
         ckpt: A checkpoint folder, a shipped checkpoint's name, or package.module:function that returns a predictor.
         out: Folder of the results.
-        suite: quick, grid, autoattack, autoattack-carried, audit, transfer, paper, table4, settings, or a YAML file of
-            your own.
+        suite: quick, grid, autoattack, autoattack-carried, audit, benchmark, transfer, paper, table4, settings, or a
+            YAML file of your own.
         data: cifar10, digits or folder; by default what the checkpoint was trained on.
         data_root: Folder of the data.
         limit: Attack only the first test images, this many.
@@ -93,22 +93,16 @@ def run(
     from torch import nn
 
     import robustdeq.evaluation
-    from robustdeq.cli.checkpoints import defence_settings, deploy, resolve
+    from robustdeq.cli.checkpoints import budget_of, dataset_of, defence_settings, deploy, resolve
     from robustdeq.cli.progress import counting
     from robustdeq.host.processes import launch
     from robustdeq.host.references import import_modules
-    from robustdeq.threat import L2, Linf, number
 
     seconds = None if budget is None else duration(budget)
     checkpoint = resolve(ckpt, trust or import_modules(imports))
     settings = defence_settings(defence, checkpoint.eps, flags)
     predictor = deploy(checkpoint.predictor, defence=settings, state=state)
-    dataset = checkpoint.dataset if data is None else data
-    if dataset is None:
-        raise ValueError(f"{ckpt} does not say what data it is for: give --data cifar10, digits or folder")
-    if eps is None and (checkpoint.eps is None or norm == "L2"):
-        raise ValueError(f"{ckpt} does not say for which {norm} radius it is meant: give --eps, such as 8/255")
-    radius = checkpoint.required("eps") if eps is None else number(eps, "--eps")
+    dataset, threat = dataset_of(checkpoint, data), budget_of(checkpoint, eps, norm)
     fabric = launch(device)
     if isinstance(predictor, nn.Module):
         predictor = predictor.to(fabric.device)
@@ -124,7 +118,7 @@ def run(
             dataset,
             suite,
             out,
-            threat={"Linf": Linf, "L2": L2}[norm](radius),
+            threat=threat,
             seed=seed,
             batch_size=batch_size,
             shard_size=shard_size,

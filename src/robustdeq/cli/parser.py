@@ -20,7 +20,9 @@ from robustdeq.cli.places import check_folder
 from robustdeq.host.options import choices, expected
 from robustdeq.host.suggestions import did_you_mean
 
-VERBS = ("quickstart", "recipes", "train", "evaluate", "report", "predict", "explore", "bench", "convert")
+VERBS = (
+    "quickstart", "recipes", "train", "evaluate", "report", "predict", "explore", "benchmark", "bench", "convert"
+)  # fmt: skip
 """Each verb is a module of this package with a function `run`."""
 set_parsing_settings(docstring_parse_attribute_docstrings=True)
 

@@ -3,6 +3,7 @@
 from robustdeq.evaluation.analysis import metrics, paired
 from robustdeq.evaluation.analysis.metrics import IncompleteError
 from robustdeq.evaluation.analysis.statistics import Difference, Share
+from robustdeq.evaluation.benchmark import Benchmark, benchmark
 from robustdeq.evaluation.evaluate import evaluate
 from robustdeq.evaluation.run.plan import OtherStoreError
 from robustdeq.evaluation.run.progress import Progress
@@ -17,6 +18,7 @@ from robustdeq.host.interrupts import Interrupted
 
 __all__ = [
     "AttackSpec",
+    "Benchmark",
     "Context",
     "Difference",
     "DiskFullError",
@@ -28,6 +30,7 @@ __all__ = [
     "Store",
     "Suite",
     "Verdict",
+    "benchmark",
     "evaluate",
     "make_suite",
     "metrics",

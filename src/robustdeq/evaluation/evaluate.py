@@ -91,16 +91,9 @@ def evaluate(
     if aware:
         _check_defended(subject)
     x, y, description = load_images(data, limit, data_root, data_options or {})
-    logits = first_logits(subject, x)
+    logits = checked_first_logits(subject, x, y)
     classes = logits.shape[1]
-    if int(y.max()) >= classes:
-        raise ValueError(
-            f"the images have labels up to {int(y.max())}, the predictor tells {classes} classes apart: was it made "
-            "for other data?"
-        )
-    threat = Linf(8 / 255 if subject.eps is None else subject.eps) if threat is None else threat
-    if not isinstance(threat, Threat):
-        raise TypeError(f"threat is a ball such as Linf(8 / 255) or L2(0.5), got {threat!r}")
+    threat = chosen_threat(subject, threat)
     store = Store(out)
     rank, world_size = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
     context = Context(
@@ -141,6 +134,25 @@ def evaluate(
     complete = runner.run()
     audit = finish_audit(plan, store, x, y, write=rank == 0) if chosen.audited and complete else None
     return read_verdict(store, complete=complete, bounds=runner.bounds.now(), audit=audit, given_up=runner.given_up)
+
+
+def checked_first_logits(subject: Subject, x: Tensor, y: Tensor) -> Tensor:
+    """The logits of the first images, after a check that there is one for every label."""
+    logits = first_logits(subject, x)
+    if int(y.max()) >= logits.shape[1]:
+        raise ValueError(
+            f"the images have labels up to {int(y.max())}, the predictor tells {logits.shape[1]} classes apart: was it "
+            "made for other data?"
+        )
+    return logits
+
+
+def chosen_threat(subject: Subject, threat: Threat | None) -> Threat:
+    """The threat, by default Linf with the eps that the model's checkpoint carries, or with 8/255."""
+    threat = Linf(8 / 255 if subject.eps is None else subject.eps) if threat is None else threat
+    if not isinstance(threat, Threat):
+        raise TypeError(f"threat is a ball such as Linf(8 / 255) or L2(0.5), got {threat!r}")
+    return threat
 
 
 def _check_defended(subject: Subject) -> None:

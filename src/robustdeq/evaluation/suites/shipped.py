@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from robustdeq.attacks import AutoAttack
 from robustdeq.evaluation.store.attack_spec import AttackSpec
 from robustdeq.evaluation.suites.attacks import (
     autoattack,
@@ -93,6 +94,16 @@ def _strong_searches(context: Context) -> list[AttackSpec]:
     return [*specs, square(context, name=f"square-{SQUARE_IMAGES}", limit=SQUARE_IMAGES, group="table4")]
 
 
+def _benchmark(context: Context) -> Suite:
+    """The audit, and AutoAttack where it is defined; with a defence through the defended pass."""
+    suite = audit_suite(context)
+    if context.classes is not None and context.classes < AutoAttack(context.threat).least_classes:
+        note = f"AutoAttack is left out: its targeted loss needs four classes, the predictor has {context.classes}"
+        return replace(suite, name="benchmark", notes=[note])
+    aware = replace(context, aware=context.defended)
+    return replace(suite, name="benchmark", specs=[*suite.specs, autoattack(aware, with_grid=False)])
+
+
 def _settings(context: Context) -> Suite:
     """Table 5 of any model: the grid, scored on entropy reductions of other settings."""
     if not context.dynamic:
@@ -114,4 +125,5 @@ SUITES: dict[str, SuiteBuilder] = {
     "settings": _settings,
     "audit": audit_suite,
     "audit-reduced": reduced_audit,
+    "benchmark": _benchmark,
 }

@@ -1,0 +1,108 @@
+"""`robustdeq benchmark`: one command to clean accuracy, AutoAttack, the union of all attacks, and flags."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+
+def run(
+    ckpt: str,
+    *,
+    limit: int = 1000,
+    out: Path | None = None,
+    data: str | None = None,
+    data_root: Path | None = None,
+    eps: str | None = None,
+    norm: Literal["Linf", "L2"] = "Linf",
+    defence: Literal["none", "entropy"] = "none",
+    defence_variant: Literal["paper", "released"] | None = None,
+    defence_direction: Literal["gradient", "sign"] | None = None,
+    defence_every: int | None = None,
+    defence_steps: int | None = None,
+    state: str | None = None,
+    seed: int = 0,
+    batch_size: int = 100,
+    device: str = "auto",
+    as_json: bool = False,
+    trust: bool = False,
+    imports: list[str] | None = None,
+    command: Sequence[str] = (),
+) -> None:
+    """Clean accuracy, AutoAttack, the union of all attacks of the audit, and its flags; the same command resumes.
+
+    The expected time is measured on a few images and printed first. It is `robustdeq evaluate --suite benchmark` on the
+    predictor as it is: a model is read at its final state unless --state says otherwise.
+
+    Args:
+        ckpt: A checkpoint folder, a shipped checkpoint's name, or package.module:function that returns a predictor.
+        limit: Number of test images, the first ones.
+        out: Folder of the results; by default one in runs/benchmark that belongs to these weights and settings.
+        data: cifar10, digits or folder; by default what the checkpoint was trained on.
+        data_root: Folder of the data.
+        eps: Radius of the attacks, such as 8/255; by default what the checkpoint was trained for.
+        norm: Norm of the radius.
+        defence: Input entropy reduction around the model, or none.
+        defence_variant: The paper's algorithm (default) or that of the released code.
+        defence_direction: The image moves along the gradient or its sign; by default as the variant has it.
+        defence_every: T_f, the solver steps between interventions; 2 by default.
+        defence_steps: R, the inner iterations of an intervention; 10 by default.
+        state: State that predicts, 1..N or final; by default as the predictor does.
+        seed: Seed of everything random.
+        batch_size: Images attacked at a time.
+        device: auto, cpu, cuda, mps.
+        as_json: Print the result as JSON instead of a table; progress goes to standard error.
+        trust: Run code outside robustdeq that the checkpoint names; not needed in the folder that it was trained in.
+        imports: Modules of your own to import first, which may register models; a checkpoint may name them.
+        command: The words of the command line, which the store keeps.
+    """
+    flags = {name.removeprefix("defence_"): value for name, value in locals().items() if name.startswith("defence_")}
+    from rich.console import Console
+    from torch import nn
+
+    import robustdeq.evaluation
+    from robustdeq.cli.checkpoints import budget_of, dataset_of, defence_settings, deploy, resolve
+    from robustdeq.cli.evaluate import describe
+    from robustdeq.cli.progress import counting
+    from robustdeq.evaluation.suites.subject import Subject
+    from robustdeq.host.processes import launch
+    from robustdeq.host.references import import_modules
+
+    checkpoint = resolve(ckpt, trust or import_modules(imports))
+    dataset, threat = dataset_of(checkpoint, data), budget_of(checkpoint, eps, norm)
+    own = Subject(checkpoint.predictor).early_state is not None
+    settings = defence_settings(defence, checkpoint.eps, flags)
+    predictor = deploy(checkpoint.predictor, defence=settings, state=state or (None if own else "final"))
+    fabric = launch(device)
+    if isinstance(predictor, nn.Module):
+        predictor = predictor.to(fabric.device)
+    first = os.environ.get("RANK", "0") == "0"
+    console = Console(quiet=not first, stderr=as_json)
+
+    def show(words: str) -> None:
+        console.print(words, soft_wrap=True, highlight=False, markup=False)
+
+    with counting(console) as count:
+        result = robustdeq.evaluation.benchmark(
+            predictor,
+            dataset,
+            n=limit,
+            threat=threat,
+            out=out,
+            name=ckpt,
+            seed=seed,
+            batch_size=batch_size,
+            data_root=data_root,
+            data_options=checkpoint.options_for(dataset),
+            command=shlex.join(["robustdeq", *command]) if command else None,
+            say=show,
+            report=lambda now: count(describe(now), now.done, now.total),
+        )
+    if not as_json:
+        show(result.table())
+    elif first:
+        print(json.dumps(result.as_json(), indent=2, allow_nan=False))  # noqa: T201
