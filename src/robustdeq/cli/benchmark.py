@@ -30,7 +30,7 @@ def run(
     device: str = "auto",
     as_json: bool = False,
     trust: bool = False,
-    imports: list[str] | None = None,
+    imports: str | None = None,
     command: Sequence[str] = (),
 ) -> None:
     """Clean accuracy, AutoAttack, the union of all attacks of the audit, and its flags; the same command resumes.
@@ -57,7 +57,8 @@ def run(
         device: auto, cpu, cuda, mps.
         as_json: Print the result as JSON instead of a table; progress goes to standard error.
         trust: Run code outside robustdeq that the checkpoint names; not needed in the folder that it was trained in.
-        imports: Modules of your own to import first, which may register models; a checkpoint may name them.
+        imports: Module of your own to import first, such as one that registers models (several: separated by commas); a
+            checkpoint may name it.
         command: The words of the command line, which the store keeps.
     """
     flags = {name.removeprefix("defence_"): value for name, value in locals().items() if name.startswith("defence_")}
