@@ -21,6 +21,7 @@ def run(
     *,
     out: Path,
     suite: str = "quick",
+    base: str | None = None,
     data: str | None = None,
     data_root: Path | None = None,
     limit: int | None = None,
@@ -57,6 +58,7 @@ def run(
         out: Folder of the results.
         suite: quick, grid, autoattack, autoattack-carried, audit, benchmark, transfer, paper, table4, settings, or a
             YAML file of your own.
+        base: Static base to compare with, given like CKPT; by default the model without its defence, if it has one.
         data: cifar10, digits or folder; by default what the checkpoint was trained on.
         data_root: Folder of the data.
         limit: Attack only the first test images, this many.
@@ -102,10 +104,15 @@ def run(
     checkpoint = resolve(ckpt, trust or import_modules(imports))
     settings = defence_settings(defence, checkpoint.eps, flags)
     predictor = deploy(checkpoint.predictor, defence=settings, state=state)
+    beside = None
+    if base is not None:
+        beside = deploy(resolve(base, trust or import_modules(imports)).predictor, defence=None, state=None)
     dataset, threat = dataset_of(checkpoint, data), budget_of(checkpoint, eps, norm)
     fabric = launch(device)
     if isinstance(predictor, nn.Module):
         predictor = predictor.to(fabric.device)
+    if isinstance(beside, nn.Module):
+        beside = beside.to(fabric.device)
     first = os.environ.get("RANK", "0") == "0"
     console = Console(quiet=not first, stderr=as_json)
 
@@ -118,6 +125,7 @@ def run(
             dataset,
             suite,
             out,
+            base=beside,
             threat=threat,
             seed=seed,
             batch_size=batch_size,

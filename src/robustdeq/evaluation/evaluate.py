@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,17 @@ from robustdeq.evaluation.run.runner import Runner
 from robustdeq.evaluation.store.manifest import DataRecord, SuiteRequest
 from robustdeq.evaluation.store.store import Store
 from robustdeq.evaluation.suites.build import check_buildable
+from robustdeq.evaluation.suites.opaque import PASSES, Averaged
 from robustdeq.evaluation.suites.read import make_suite
 from robustdeq.evaluation.suites.subject import Callee, Subject
 from robustdeq.evaluation.suites.suite import UNROLLINGS, Context, SuiteChoice
 from robustdeq.evaluation.verdict import Verdict, read_verdict
 from robustdeq.threat import Linf, Threat
+
+EXPECTED = (
+    f"the predictor is random: it is attacked and judged by its mean logits over {PASSES} passes (expectation over "
+    "transformation)"
+)
 
 
 def evaluate(
@@ -34,6 +41,7 @@ def evaluate(
     suite: SuiteChoice = "quick",
     out: str | Path = "runs/evaluation",
     *,
+    base: Callee | None = None,
     threat: Threat | None = None,
     seed: int = 0,
     batch_size: int = 100,
@@ -63,6 +71,8 @@ def evaluate(
         suite: Shipped suite (quick, grid, autoattack, audit, transfer, paper, table4, settings), YAML file, `Suite`, or
             function that builds a `Suite` from a `Context`.
         out: Folder of the store.
+        base: Static base that the predictor is compared with, attacked and scored beside it; by default the undefended
+            model of a defence of this package, else none.
         threat: Ball that adversarial images stay in; by default Linf with the eps that the model's checkpoint carries,
             or the paper's 8/255 if it carries none.
         seed: Seed of everything random.
@@ -87,15 +97,18 @@ def evaluate(
         report: Progress callback.
         say: Called with one line before the attacks start: what so many images can tell, if the suite is the audit.
     """
-    subject = Subject(predictor)
+    subject = Subject(predictor, base)
     if aware:
         _check_defended(subject)
     x, y, description = load_images(data, limit, data_root, data_options or {})
     logits = checked_first_logits(subject, x, y)
     classes = logits.shape[1]
+    if base is not None and (others := first_logits(Subject(base), x).shape[1]) != classes:
+        raise ValueError(f"the predictor tells {classes} classes apart, its static base {others}: nothing to compare")
     threat = chosen_threat(subject, threat)
     store = Store(out)
     rank, world_size = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+    answers = fingerprint(logits, first_logits(subject, x))
     context = Context(
         subject,
         threat,
@@ -108,6 +121,9 @@ def evaluate(
         unrollings=unrollings,
     )
     chosen = make_suite(suite, context)
+    if answers is None and chosen.audited and subject.dynamic is None:  # it is random: judged in expectation
+        subject = Subject(Averaged(predictor), base)
+        chosen = replace(chosen, notes=[*chosen.notes, EXPECTED])
     asked = str(suite) if isinstance(suite, str | Path) else chosen.name
     plan = make_plan(
         str(name or getattr(predictor, "__qualname__", type(predictor).__name__)),
@@ -122,7 +138,7 @@ def evaluate(
         shard_size=_positive("shard_size", shard_size),
         union=union,
         all_states=not union if all_states is None else all_states,
-        answers=fingerprint(logits, first_logits(subject, x)),
+        answers=answers,
     )
     check_buildable(plan.specs, subject, seed, classes)
     join(store, plan.wanted, rank, lambda: any(batch_dependent(s, x) for s in plan.scored.values()))
@@ -157,7 +173,7 @@ def chosen_threat(subject: Subject, threat: Threat | None) -> Threat:
 
 def _check_defended(subject: Subject) -> None:
     """Refuse --aware for a predictor without a defence to attack through."""
-    if subject.undefended is None:
+    if not subject.defended:
         why = (
             "the predictor has no defence: add --defence entropy (or wrap it in EntropyReduction)"
             if subject.dynamic is not None

@@ -5,11 +5,12 @@ import json
 import pytest
 import torch
 
-from robustdeq.attacks import Direct
 from robustdeq.defences import EarlyState, EntropyReduction
 from robustdeq.evaluation import evaluate
-from robustdeq.evaluation.audit.probes import probe, seconds_per_image
+from robustdeq.evaluation.audit.cost import seconds_per_image
+from robustdeq.evaluation.audit.probes import Views, probe
 from robustdeq.evaluation.suites.audit import Budget, audit_suite
+from robustdeq.evaluation.suites.opaque import Opaque
 from robustdeq.evaluation.suites.subject import Subject
 from robustdeq.threat import Linf
 from tests.evaluation.predictors import images, linear_function, small_deq
@@ -107,7 +108,7 @@ def test_probes_find_randomness_batch_dependence_and_vanishing_gradients():
     model = small_deq()
 
     def look(predictor):
-        return probe(Subject(predictor), Direct(predictor), x, y)
+        return probe(Subject(predictor), Views(Opaque(predictor), None), x, y, Linf(0.02))
 
     honest = look(model)
     assert (honest.random, honest.batch, honest.vanishing) == (0, 0, 0)
@@ -161,8 +162,8 @@ class Small(torch.nn.Module):
 def test_probes_halve_batches_that_do_not_fit_into_memory():
     x, y = images(8)
     whole, small = small_deq(), Small()
-    found = probe(Subject(small), Direct(small), x, y)
-    assert found == probe(Subject(whole.forward), Direct(whole.forward), x, y)
+    found, expected = (probe(Subject(p), Views(Opaque(p), Opaque(p)), x, y, Linf(0.02)) for p in (small, whole.forward))
+    assert found == expected
     assert seconds_per_image(Subject(small), x) > 0
     with pytest.raises(torch.OutOfMemoryError):
         small(x)

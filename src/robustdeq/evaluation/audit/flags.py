@@ -29,11 +29,19 @@ FLAGS = {
     "vanishing-gradients": Kind(
         "gradients are zero where attacks start, so white-box attacks are blind", 0.05, masking=True
     ),
+    "false-gradient": Kind(
+        "the gradient is not the slope of the predictor: a small step along it does not raise the loss",
+        0.05,
+        masking=True,
+    ),
+    "gradient-mode": Kind("predictions differ while gradients are recorded", 0.05, masking=True),
     "black-box-beats-white-box": Kind(
         "Square or transferred images break what no white-box attack breaks", 0.02, masking=True
     ),
     "more-steps-hurt": Kind("a long PGD breaks fewer images than one of 10 steps", 0.02, masking=True),
     "large-eps": Kind("accuracy is left at a radius that hides the image", 0.02, masking=True),
+    "memory": Kind("attacked images are right only until a few pixels are replaced", 0.05, masking=True),
+    "drift": Kind("predictions on the clean images are others after the attacks than before", 0.05),
     "randomness": Kind("two passes on the same image differ", 0.05, forbids=False),
     "batch-dependence": Kind("predictions depend on the other images of the batch", 0.05),
     "non-convergence": Kind(

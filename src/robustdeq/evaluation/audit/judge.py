@@ -8,14 +8,17 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
+import polars as pl
+import torch
 from torch import Tensor
 
 from robustdeq.evaluation.analysis import metrics
 from robustdeq.evaluation.analysis.statistics import Difference, Share, bootstrap_difference
 from robustdeq.evaluation.audit.conclusion import Word, conclude
+from robustdeq.evaluation.audit.cost import seconds_per_image
 from robustdeq.evaluation.audit.flags import Flag
 from robustdeq.evaluation.audit.measure import measured_flags
-from robustdeq.evaluation.audit.probes import Probes, probe, seconds_per_image
+from robustdeq.evaluation.audit.probes import IMAGES, Probes, Views, probe
 from robustdeq.evaluation.run.plan import Plan
 from robustdeq.evaluation.store.store import Store
 from robustdeq.evaluation.suites.build import build_oracle
@@ -86,16 +89,29 @@ class Audit:
 
 def finish_audit(plan: Plan, store: Store, x: Tensor, y: Tensor, *, write: bool) -> Audit:
     """Probe the predictor, judge the results, and write both to the store if `write`."""
-    images = plan.subject.pixels(x)
-    oracle = build_oracle(next(spec for spec in plan.specs if spec.name == "apgd-ce"), plan.subject)
-    probes = probe(plan.subject, oracle, images, y.to(images.device))
-    sample = images[: plan.wanted.batch_size]
-    base = plan.scored.get("base")
-    seconds = seconds_per_image(plan.subject, sample)
+    images, subject = plan.subject.pixels(x), plan.subject
+    sample, base = images[: plan.wanted.batch_size], plan.scored.get("base")
+    probes = probe(subject, _views(plan), images, y.to(images.device), plan.wanted.threat, _before(store))
+    seconds = seconds_per_image(subject, sample)
     audit = judge(store, probes, seconds, None if base is None else seconds_per_image(base, sample))
     if write:
         write_atomically(store.folder / FILE, (json.dumps(asdict(audit), indent=2) + "\n").encode())
     return audit
+
+
+def _views(plan: Plan) -> Views:
+    """The oracles of the plan that the probes look through."""
+    specs = {spec.name: spec for spec in plan.specs}
+    usual = build_oracle(specs["apgd-ce"], plan.subject)
+    if plan.subject.defended:
+        return Views(usual, None)
+    return Views(usual, build_oracle(specs["exact"], plan.subject) if "exact" in specs else usual)
+
+
+def _before(store: Store) -> Tensor:
+    """Predictions on the first clean images, as they were before the attacks."""
+    rows = store.clean().filter(pl.col("deployed") & (pl.col("predictor") == metrics.DEPLOYED)).sort("image")
+    return torch.tensor(rows.select("prediction").head(IMAGES).collect()["prediction"].to_list())
 
 
 def judge(store: Store, probes: Probes, seconds: float, base_seconds: float | None) -> Audit:

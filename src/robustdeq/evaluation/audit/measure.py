@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from robustdeq.evaluation.analysis import metrics
-from robustdeq.evaluation.audit.flags import Flag, paired_flag, share_flag
+from robustdeq.evaluation.audit.flags import FLAGS, Flag, paired_flag, share_flag
 from robustdeq.evaluation.audit.probes import Probes
 from robustdeq.evaluation.store.store import Store
 
@@ -19,13 +19,22 @@ BLACK_BOX = ("square", "stored")
 
 def measured_flags(store: Store, probes: Probes) -> list[Flag]:
     """All flags that the store's attacks and the probes allow to judge."""
-    return [*_probed(probes), *_attacked(store), *_solved(store)]
+    found = {flag.name: flag for flag in (*_probed(probes), *_attacked(store), *_solved(store))}
+    return [found[name] for name in FLAGS if name in found]
 
 
 def _probed(probes: Probes) -> Iterator[Flag]:
     yield share_flag("vanishing-gradients", probes.vanishing, probes.images)
     yield share_flag("randomness", probes.random, probes.images)
     yield share_flag("batch-dependence", probes.batch, probes.images)
+    if probes.false_gradient is not None:
+        yield share_flag("false-gradient", probes.false_gradient, probes.sloped)
+    if probes.gradient_mode is not None:
+        yield share_flag("gradient-mode", probes.gradient_mode, probes.images)
+    if probes.attacked_right is not None and probes.attacked_wrong is not None:
+        yield paired_flag("memory", probes.attacked_right, probes.attacked_wrong, probes.images)
+    if probes.drift is not None:
+        yield share_flag("drift", probes.drift, probes.images)
 
 
 def _attacked(store: Store) -> Iterator[Flag]:

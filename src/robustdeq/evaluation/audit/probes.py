@@ -1,29 +1,31 @@
-"""Properties of a predictor that no attack shows: randomness, batch dependence, vanishing gradients, cost."""
+"""Properties of a predictor that no attack shows: randomness, memory, dependence on batches and on gradients, cost."""
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.flop_counter import flop_registry
-from typing_extensions import override
 
 from robustdeq.attacks import Oracle
+from robustdeq.attacks.task import fooled
+from robustdeq.evaluation.audit.cost import arithmetic
+from robustdeq.evaluation.audit.memory import twins
+from robustdeq.evaluation.audit.slopes import broken_promises, input_gradients, vanishes
 from robustdeq.evaluation.run.out_of_memory import halving
+from robustdeq.evaluation.suites.opaque import Averaged, Opaque
 from robustdeq.evaluation.suites.subject import Subject
-from robustdeq.threat import cross_entropy
+from robustdeq.threat import Threat
 
 IMAGES = 100
 """Number of images that are probed."""
+ROUNDING = 1e-3
+"""Difference of two logits, relative to the largest of all images, that rounding may cause."""
 
 
 @dataclass(frozen=True)
 class Probes:
-    """Measurements on the first images."""
+    """Measurements on the first images. Audits by earlier versions have none of those that are None here."""
 
     images: int
     random: float
@@ -35,95 +37,93 @@ class Probes:
     cost: float
     """Arithmetic of a prediction, in evaluations of f; 1 without dynamics."""
     base_cost: float
-    """Cost of the undefended model."""
+    """Cost of the static base; that of the predictor without one."""
+    gradient_mode: float | None = None
+    """Share of images with another prediction, or other logits, while gradients are recorded."""
+    drift: float | None = None
+    """Share of clean images with another prediction than before the attacks."""
+    sloped: int = 0
+    """Number of images that have a gradient, and no randomness that would hide what a step does."""
+    false_gradient: float | None = None
+    """Share of these on which a small step along the gradient does not do what the gradient promises."""
+    attacked_right: int | None = None
+    """Number of attacked images that are right and become wrong when a few pixels are replaced."""
+    attacked_wrong: int | None = None
+    """Number of attacked images that are wrong and become right when a few pixels are replaced."""
+
+
+@dataclass(frozen=True)
+class Views:
+    """What the attacker sees of the predictor in the probes."""
+
+    usual: Oracle
+    """The oracle of the audit's APGD."""
+    exact: Oracle | None
+    """The oracle that claims to show the predictor's own gradient; None for a defence that is smoothed for it."""
 
 
 @torch.no_grad()
-def probe(subject: Subject, oracle: Oracle, x: Tensor, y: Tensor) -> Probes:
-    """Probe a predictor; the oracle gives the gradients."""
+def probe(subject: Subject, views: Views, x: Tensor, y: Tensor, threat: Threat, before: Tensor | None = None) -> Probes:
+    """Probe a predictor on the first images; `before` are its predictions on them from before the attacks."""
     x, y = x[:IMAGES], y[:IMAGES]
     base = subject if subject.undefended is None else Subject(subject.undefended)
+    raw = Subject(subject.predictor.predictor) if isinstance(subject.predictor, Averaged) else subject
+    with raw.prepared():
+        first, second = _logits(raw, x), _logits(raw, x)
+        alone = torch.cat([raw.predictor(image[None]) for image in x])
+        graded = _with_gradients(raw, x)
+    random = _differ(first, second)
+    steady = ~random
+    coupled = (first.argmax(1) != alone.argmax(1)) & steady
+    drifted = None if before is None else (first.argmax(1) != before.to(x.device)) & steady & ~coupled
+    slopes = None if views.exact is None else _slopes(views.exact, x[steady], y[steady], threat)
     with subject.prepared():
-        first, second = _predict(subject, x), _predict(subject, x)
-        alone = torch.cat([subject.predictor(image[None]) for image in x])
-    scale = 1e-3 * first.abs().amax().clamp_min(1e-6)
-    differs = (first.argmax(1) != second.argmax(1)) | ((first - second).abs().amax(1) > scale)
+        attacked, twin = (fooled(logits, y) for logits in twins(subject, views.usual, x, y, threat))
     return Probes(
         images=len(x),
-        random=_share(differs),
-        batch=_share(first.argmax(1) != alone.argmax(1)),
-        vanishing=_share(_vanishes(oracle, x, y)),
+        random=_share(random),
+        batch=_share(coupled),
+        vanishing=_share(vanishes(views.usual, x, y)),
         cost=arithmetic(subject, x[:1]),
         base_cost=arithmetic(base, x[:1]),
+        gradient_mode=_share(_differ(first, graded) & steady),
+        drift=None if drifted is None else _share(drifted),
+        sloped=0 if slopes is None else len(slopes),
+        false_gradient=None if slopes is None or not len(slopes) else _share(slopes),
+        attacked_right=int((~attacked & twin).sum()),
+        attacked_wrong=int((attacked & ~twin).sum()),
     )
 
 
-def _predict(subject: Subject, x: Tensor) -> Tensor:
+def _logits(subject: Subject, x: Tensor) -> Tensor:
     """Logits, in parts if the whole batch does not fit into memory."""
     return torch.cat(halving(subject.predictor, x))
 
 
-def _vanishes(oracle: Oracle, x: Tensor, y: Tensor) -> Tensor:
-    def vanishes(rows: Tensor) -> Tensor:
-        gradient = None
-        with torch.enable_grad(), oracle.prepared():
-            variable = x[rows].requires_grad_()
-            logits = oracle(variable)
-            if logits.requires_grad:
-                loss = cross_entropy(logits, y[rows]).sum()
-                (gradient,) = torch.autograd.grad(loss, variable, allow_unused=True)
-        if gradient is None:
-            return torch.ones_like(rows, dtype=torch.bool)
-        return ((gradient == 0) | ~gradient.isfinite()).flatten(1).all(1)
+def _with_gradients(subject: Subject, x: Tensor) -> Tensor:
+    """Logits while gradients are recorded, as an attack calls the predictor."""
 
-    return torch.cat(halving(vanishes, torch.arange(len(x), device=x.device)))
+    def logits(part: Tensor) -> Tensor:
+        with torch.enable_grad():
+            return Opaque(subject.predictor).estimate(part.clone().requires_grad_()).detach()
+
+    return torch.cat(halving(logits, x))
 
 
-def _share(flags: Tensor) -> float:
-    return float(flags.double().mean())
+def _differ(a: Tensor, b: Tensor) -> Tensor:
+    """Which images have another prediction, or logits that differ by more than rounding."""
+    scale = ROUNDING * a.abs().amax().clamp_min(1e-12)
+    return (a.argmax(1) != b.argmax(1)) | ((a - b).abs().amax(1) > scale)
 
 
-def arithmetic(subject: Subject, x: Tensor) -> float:
-    """Arithmetic of a prediction, in evaluations of f."""
-    own = _flops(subject.predictor, x, subject)
-    model = None if subject.dynamic is None else subject.dynamic.base
-    if model is None:
-        return 1.0
-    with subject.prepared(), torch.no_grad():
-        f, z0 = model.begin(x)
-    one = _flops(f, z0, subject)
-    return own / one if one else 1.0
+def _slopes(oracle: Oracle, x: Tensor, y: Tensor, threat: Threat) -> Tensor:
+    """Whether the gradient breaks its promise, of the images that have one."""
+    if not len(x):
+        return torch.empty(0, dtype=torch.bool)
+    gradients = input_gradients(oracle, x, y, "margin")
+    sloped = (gradients != 0).flatten(1).any(1) & gradients.isfinite().flatten(1).all(1)
+    return broken_promises(oracle, x[sloped], y[sloped], gradients[sloped], threat)
 
 
-def _flops(call: Any, argument: Tensor, subject: Subject) -> int:
-    with subject.prepared(), torch.no_grad(), _Count() as count:
-        call(argument)
-    return count.total
-
-
-class _Count(TorchDispatchMode):
-    """Counts the operations of convolutions and matrix products, forward and backward.
-
-    torch's `FlopCounterMode` hooks into modules and fails on a defence that differentiates during its forward pass.
-    """
-
-    total = 0
-
-    @override
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        formula = flop_registry.get(func._overloadpacket)
-        if formula is not None:
-            self.total += formula(*args, **(kwargs or {}), out_val=result)
-        return result
-
-
-def seconds_per_image(subject: Subject, x: Tensor) -> float:
-    """Seconds per image of a prediction, the best of three; shown and never compared."""
-    best = float("inf")
-    with subject.prepared(), torch.no_grad():
-        for _ in range(3):
-            begin = time.perf_counter()
-            _predict(subject, x)
-            best = min(best, time.perf_counter() - begin)
-    return best / len(x)
+def _share(which: Tensor) -> float:
+    return float(which.double().mean())

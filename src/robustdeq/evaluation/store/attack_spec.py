@@ -15,7 +15,7 @@ from robustdeq.threat import L2, Linf, Threat
 
 NORMS: dict[str, type[Threat]] = {"Linf": Linf, "L2": L2}
 ATTACKS = ("pgd", "apgd", "square", "fab", "autoattack", "stored")
-ORACLES = ("direct", "ready", "unrolled", "estimate", "carried", "exact", "watched", "strongest", "none")
+ORACLES = ("direct", "ready", "unrolled", "estimate", "carried", "exact", "watched", "beside", "strongest", "none")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 
 SANITY = "sanity"
@@ -40,11 +40,11 @@ class AttackSpec:
     norm: str = "Linf"
     eps: float
     oracle: str
-    """direct, ready, unrolled, estimate, carried, exact, watched, none, strongest (the strongest of the grid), or
-    package.module:Class."""
+    """direct, ready, unrolled, estimate, carried, exact, watched, beside (the gradient of the static base), none,
+    strongest (the strongest of the grid), or package.module:Class."""
     oracle_options: Mapping[str, Any] = field(default_factory=dict)
     on: Target = "deployed"
-    """The predictor under attack: the deployed one, or the undefended model inside it."""
+    """The predictor under attack: the deployed one, or its static base."""
     every_image: bool = True
     """Whether to attack every image to the last step, or to leave misclassified and broken images alone."""
     limit: int | None = None

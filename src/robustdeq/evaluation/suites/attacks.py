@@ -85,12 +85,12 @@ def square(context: Context, name: str = "square", **changes: Any) -> AttackSpec
 
 
 def on_base(context: Context) -> list[AttackSpec]:
-    """Attacks on the undefended model of a defended one, whose images are then shown to the defended one."""
-    if not context.defended:
+    """Attacks on the static base, whose images are then shown to the predictor; none without a base."""
+    if context.base is None:
         return []
     common: dict[str, Any] = {"on": "base", "group": "transfer"}
     deployed = {"oracle_options": {"values": "deployed"}, **common}
-    return [
-        *(context.spec(f"base-apgd-{x}", "apgd", "ready", options={"loss": x}, **deployed) for x in context.losses),
-        context.spec("base-exact", "apgd", "exact", options={"loss": "ce"}, **common),
-    ]
+    dynamic = context.base.dynamic is not None
+    oracle = "ready" if dynamic else "direct"
+    specs = [context.spec(f"base-apgd-{x}", "apgd", oracle, options={"loss": x}, **deployed) for x in context.losses]
+    return [*specs, context.spec("base-exact", "apgd", "exact", options={"loss": "ce"}, **common)] if dynamic else specs

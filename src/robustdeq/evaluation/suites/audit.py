@@ -66,8 +66,10 @@ def audit_suite(context: Context, budget: Budget = FULL) -> Suite:
                 options={**context.pgd, "steps": search, "loss": "confident"},
                 group="audit",
             ),
-            *(replace(spec, options={**spec.options, "n_iter": search}) for spec in on_base(context)),
         ]
+    elif context.base is not None:
+        specs += [_apgd(context, f"bpda-{x}", "beside", {}, loss=x, n_iter=search) for x in context.losses]
+    specs += [replace(spec, options={**spec.options, "n_iter": search}) for spec in on_base(context)]
     # PGD at a radius that can hide the image checks that the attacks work, and is no part of the union
     eps = max(LARGE[type(context.threat).__name__], context.threat.eps)
     long = {"steps": steps, "step_size": eps / 10}

@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from robustdeq.attacks import APGD, FABT, PGD, Attack, AutoAttack, Direct, Oracle, Square
+from robustdeq.attacks import APGD, FABT, PGD, Attack, AutoAttack, Oracle, Square
 from robustdeq.attacks.oracles import READY, CarriedEstimate, Estimate, Exact, UnrolledState, WatchedStates
 from robustdeq.evaluation.store.attack_spec import AttackSpec
-from robustdeq.evaluation.suites.subject import Subject
+from robustdeq.evaluation.suites.opaque import Beside, Opaque
+from robustdeq.evaluation.suites.subject import Callee, Subject
 from robustdeq.host.options import checked_options
 from robustdeq.host.references import blaming, is_reference, resolve, sources
 from robustdeq.models.predictor import DynamicPredictor
@@ -17,7 +18,7 @@ from robustdeq.models.settings import decode
 
 _ATTACKS: dict[str, type[Attack]] = {"pgd": PGD, "apgd": APGD, "square": Square, "fab": FABT, "autoattack": AutoAttack}
 _ORACLES: dict[str, Callable[..., Oracle]] = {
-    "direct": Direct,
+    "direct": Opaque,
     "ready": lambda predictor, **options: Estimate(predictor, **{"gradient": READY, **options}),
     "unrolled": UnrolledState,
     "estimate": Estimate,
@@ -58,6 +59,8 @@ def build_oracle(spec: AttackSpec, subject: Subject) -> Oracle:
             if not isinstance(oracle, Oracle):
                 raise TypeError(f"it is a {type(oracle).__name__}; expected a robustdeq.Oracle: subclass it")
             return oracle
+        if spec.oracle == "beside":
+            return Beside(predictor, _natural(subject.undefended), **options)
         if spec.oracle not in _ORACLES:
             raise ValueError("it shows nothing that could be attacked")
         if spec.oracle != "direct" and not isinstance(predictor, DynamicPredictor):
@@ -79,6 +82,13 @@ def _own(reference: str, options: Mapping[str, Any], given: tuple[str, ...], *fi
     checked = checked_options(reference, factory, options, given)
     with blaming(reference, "it fails"):
         return factory(*first, **more, **checked)
+
+
+def _natural(base: Callee | None) -> Oracle:
+    """The gradient of a static base."""
+    if base is None:
+        raise ValueError("it takes the gradient of a static base, and there is none: give one (base=, --base)")
+    return _ORACLES["ready"](base) if isinstance(base, DynamicPredictor) else Opaque(base)
 
 
 def check_buildable(specs: Iterable[AttackSpec], subject: Subject, seed: int, classes: int) -> None:

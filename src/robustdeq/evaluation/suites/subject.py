@@ -27,6 +27,8 @@ class Subject:
     """A predictor under evaluation: anything that maps pixels in [0, 1] to logits."""
 
     predictor: Callee
+    base: Callee | None = None
+    """What it is compared with; by default, the undefended model of a defended one."""
 
     @property
     def dynamic(self) -> DynamicPredictor | None:
@@ -59,9 +61,16 @@ class Subject:
         return FINAL if self.dynamic is None else self.dynamic.deployed_state
 
     @property
+    def defended(self) -> bool:
+        """Whether it is a defence along the dynamics of a model, which attacks can look into."""
+        return self.dynamic is not None and self.dynamic.defended
+
+    @property
     def undefended(self) -> Callee | None:
-        """The predictor with the same readout and without its defence; None if it has no defence."""
-        return self.dynamic.undefended() if self.dynamic is not None and self.dynamic.defended else None
+        """The static base: the given one, or the predictor without its defence; None if there is neither."""
+        if self.base is not None:
+            return self.base
+        return self.dynamic.undefended() if self.dynamic is not None and self.defended else None
 
     @cached_property
     def device(self) -> torch.device | None:

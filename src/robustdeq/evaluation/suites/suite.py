@@ -84,8 +84,14 @@ class Context:
 
     @property
     def defended(self) -> bool:
-        """Whether the predictor is a defence around an undefended model."""
-        return self.subject.undefended is not None
+        """Whether the predictor is a defence along the dynamics of a model, which attacks can look into."""
+        return self.subject.defended
+
+    @property
+    def base(self) -> Subject | None:
+        """The static base that the predictor is compared with, if there is one."""
+        base = self.subject.undefended
+        return None if base is None else Subject(base)
 
 
 SuiteBuilder = Callable[[Context], Suite]
