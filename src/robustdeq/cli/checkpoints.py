@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import operator
 import os
 from collections.abc import Collection, Iterable, Mapping
@@ -30,6 +31,8 @@ from robustdeq.models.predictor import DynamicPredictor
 from robustdeq.models.pretrained import shipped
 from robustdeq.threat import L2, Linf, Threat, number
 
+LARGEST_IMAGE = 2**28
+"""Numbers of an image: a gigabyte in float32."""
 _KNOWN_IMAGES: dict[str, tuple[tuple[int, int, int], tuple[str, ...]]] = {
     "cifar10": ((3, 32, 32), CLASSES),
     "digits": ((1, 8, 8), tuple("0123456789")),
@@ -217,7 +220,13 @@ def _describe(ckpt: str, predictor: Any, metadata: Any) -> Checkpoint:
     if (size := metadata.get("image_shape")) is not None:
         shape = tuple(size) if isinstance(size, Iterable) else ()
         right = len(shape) == 3 and all(isinstance(n, SupportsIndex) and operator.index(n) > 0 for n in shape)
-        check(right, "image_shape", "three whole numbers (channels, height, width) such as [3, 32, 32]", size)
+        right = right and math.prod(map(operator.index, shape)) <= LARGEST_IMAGE
+        check(
+            right,
+            "image_shape",
+            "three whole numbers (channels, height, width), 2^28 values at most, such as [3, 32, 32]",
+            size,
+        )
     if (names := metadata.get("classes")) is not None:
         check(isinstance(names, Iterable) and not isinstance(names, str), "classes", "a list of names", names)
         classes = tuple(map(str, names))

@@ -32,19 +32,16 @@ def run(
         data: Data set that the weights are for; `evaluate` and `predict` read it from the checkpoint.
         eps: L-infinity budget that the weights were trained for.
     """
-    import yaml
     from rich.console import Console
 
+    from robustdeq.host.yaml_files import read_yaml
     from robustdeq.models import compat
     from robustdeq.threat import number
 
     console = Console()
     weights, found = _read(file)
     if config is not None:
-        try:
-            found = yaml.safe_load(config.read_text())
-        except yaml.YAMLError as error:
-            raise ValueError(f"{config} is not valid YAML or JSON: {' '.join(str(error).split())}") from None
+        found = read_yaml(config)
         if not isinstance(found, Mapping):
             raise ValueError(f"{config} is not a released configuration: expected a mapping at the top")
     if found is None:
@@ -83,8 +80,12 @@ def _read(file: Path) -> tuple[Mapping[str, Any], Mapping[str, Any] | None]:
     if not isinstance(content, Mapping):
         raise ValueError(f"{file} holds {type(content).__name__}, expected a state dict")
     config = content.get("config")
-    if isinstance(config, str):
-        config = json.loads(config)
+    try:
+        config = json.loads(config) if isinstance(config, str) else config
+    except (ValueError, RecursionError):
+        raise ValueError(f"{file}: its config is not valid JSON: give --config") from None
+    if config is not None and not isinstance(config, Mapping):
+        raise ValueError(f"{file}: its config is {type(config).__name__}, expected a mapping: give --config")
     for key in ("state_dict", "model", "model_state_dict"):
         if isinstance(content.get(key), Mapping):
             return content[key], config

@@ -19,6 +19,7 @@ import robustdeq
 from robustdeq.cli.places import check_folder
 from robustdeq.host.options import choices, expected
 from robustdeq.host.suggestions import did_you_mean
+from robustdeq.host.terminal import complain
 
 VERBS = (
     "quickstart", "recipes", "train", "evaluate", "report", "predict", "explore", "benchmark", "bench", "convert"
@@ -75,7 +76,7 @@ class Parser(ArgumentParser):
 
 def refuse(message: str) -> NoReturn:
     """Leave with exit code 2, the code of a wrong command line."""
-    print(f"robustdeq: error: {message}", file=sys.stderr)  # noqa: T201
+    complain(message)
     sys.exit(2)
 
 

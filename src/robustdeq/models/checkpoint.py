@@ -13,6 +13,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from robustdeq.host.references import import_module, is_reference, module_of
+from robustdeq.models.checks import MOST_STEPS
 from robustdeq.models.deq import DEQ
 from robustdeq.models.pretrained import (
     CODE,
@@ -51,8 +52,12 @@ def load(
     config = _read_config(folder)
     weights, config = _read_weights(folder, config)
     _check_trust(folder, config, trust)
+    if config.get("architecture") in ("mdeq", "resnet"):
+        with torch.device("meta"):  # sizes that do not fit the weights are refused before anything is allocated
+            _check_shapes(_build(folder, config), weights, folder)
     model = _build(folder, config)
-    _fill(model, weights, folder)
+    _check_shapes(model, weights, folder)
+    _fill(model, weights)
     model.metadata = config.get("metadata", {})
     return model.to(device=device, dtype=dtype).eval()
 
@@ -76,13 +81,16 @@ def _read_config(folder: Path) -> dict[str, Any]:
         config = json.loads(path.read_bytes())
     except FileNotFoundError:
         raise CheckpointError(f"{folder} has no {CONFIG}: it is not a robustdeq checkpoint, or incomplete") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{path} is not valid JSON ({error}): the file is damaged, copy it again") from None
     if not isinstance(config, dict) or config.get("format") != FORMAT:
         raise CheckpointError(
             f"{path} does not describe a robustdeq model; a checkpoint of the paper's released code "
             "is turned into one with 'robustdeq convert'"
         )
+    for key in ("options", "metadata"):
+        if not isinstance(config.get(key, {}), dict):
+            raise CheckpointError(f"{path}: {key}: expected a mapping, got {config[key]!r:.100}")
     version = config.get("format_version")
     if not isinstance(version, int) or version > VERSION:
         raise CheckpointError(
@@ -101,7 +109,7 @@ def _read_weights(folder: Path, config: dict[str, Any]) -> tuple[dict[str, Tenso
             weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             embedded = json.loads((file.metadata() or {}).get(CONFIG, "{}"))
         digest = weights_digest(weights)
-    except (SafetensorError, OSError, ValueError) as error:
+    except (SafetensorError, OSError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{path} is truncated or damaged ({error}): copy it again") from None
     if not isinstance(embedded, dict) or embedded.get(DIGEST, digest) != digest:
         raise CheckpointError(f"{path} is damaged (its checksum does not fit its content): copy it again")
@@ -156,7 +164,8 @@ def _build(folder: Path, config: dict[str, Any]) -> Any:
             if config.get("preset") is not None:
                 model.architecture = replace(model.architecture, preset=str(config["preset"]))
         model.check_settings(settings)
-    except (KeyError, TypeError, ValueError) as error:
+        _check_steps(settings)
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError, MemoryError) as error:
         reason = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
         raise CheckpointError(f"{folder / CONFIG} does not describe a model that can be built: {reason}") from error
     for name, value in settings.items():
@@ -164,7 +173,15 @@ def _build(folder: Path, config: dict[str, Any]) -> Any:
     return model
 
 
-def _fill(model: nn.Module, weights: dict[str, Tensor], folder: Path) -> None:
+def _check_steps(settings: dict[str, Any]) -> None:
+    """Refuse solvers and gradient policies of more steps than a pass can keep."""
+    for name, value in settings.items():
+        for option in ("max_steps", "steps", "memory"):
+            if isinstance(count := getattr(value, option, 0), int) and count > MOST_STEPS:
+                raise ValueError(f"{name}: {option} is {count:,}, the most is {MOST_STEPS:,}")
+
+
+def _check_shapes(model: nn.Module, weights: dict[str, Tensor], folder: Path) -> None:
     own = model.state_dict()
     missing = sorted(own.keys() - weights.keys())
     unexpected = sorted(weights.keys() - own.keys())
@@ -182,6 +199,9 @@ def _fill(model: nn.Module, weights: dict[str, Tensor], folder: Path) -> None:
         raise CheckpointError(
             f"the weights in {folder} belong to another architecture than its {CONFIG} describes: {', '.join(problems)}"
         )
+
+
+def _fill(model: nn.Module, weights: dict[str, Tensor]) -> None:
     default = next((t.dtype for t in weights.values() if t.is_floating_point()), None)
     for name, tensor in [*model.named_parameters(), *model.named_buffers()]:  # each in its stored precision
         if tensor.is_floating_point():

@@ -2,8 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
+
+LARGEST_SIZE = 2**20
+"""The largest number of channels or classes; a billion is a typing error or a hostile file."""
+MOST_SCALES = 16
+"""The largest number of scales, and of halvings: the first stands for images of 65,536 pixels' width."""
+MOST_STEPS = 10_000
+"""The largest number of steps in the settings of a checkpoint; every step of a solver keeps a state."""
+
+
+def check_sizes(name: str, *values: Any, most_entries: int = 1, largest: int = LARGEST_SIZE) -> None:
+    """Raises an error unless each of the lists holds whole numbers of a size that a model may have."""
+    for sizes in values:
+        listed = isinstance(sizes, list | tuple) and len(sizes) <= most_entries
+        if not listed or not all(type(n) is int and n <= largest for n in sizes):
+            shown = repr(sizes) if len(repr(sizes)) < 200 else f"{len(sizes):,} entries"
+            raise ValueError(f"{name}: expected whole numbers up to {largest:,}, at most {most_entries}, got {shown}")
 
 
 def check_images(model: nn.Module, x: Tensor) -> None:

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from robustdeq.models.checks import check_channels, check_images
+from robustdeq.models.checks import MOST_SCALES, check_channels, check_images, check_sizes
 from robustdeq.models.mdeq.blocks import pooled
 from robustdeq.models.pretrained import Architecture, Pretrained
 from robustdeq.models.residual import BasicBlock
@@ -29,6 +29,9 @@ class ResNet(Pretrained, nn.Module):
         blocks: Sequence[int] = (2, 2, 2, 2),
     ) -> None:
         super().__init__()
+        check_sizes("num_classes and in_channels", [num_classes], [in_channels])
+        check_sizes("widths", [*widths], most_entries=MOST_SCALES)
+        check_sizes("blocks", [*blocks], most_entries=MOST_SCALES, largest=1000)
         if not widths or len(widths) != len(blocks):
             raise ValueError(f"widths and blocks need one entry per stage: got {tuple(widths)} and {tuple(blocks)}")
         self.metadata = {}

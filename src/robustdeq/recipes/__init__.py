@@ -6,10 +6,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
 from jsonargparse import ArgumentError, ArgumentParser, set_parsing_settings
 
 from robustdeq.host.suggestions import did_you_mean
+from robustdeq.host.yaml_files import read_yaml
 from robustdeq.training import TrainConfig
 
 set_parsing_settings(docstring_parse_attribute_docstrings=True)
@@ -22,10 +22,11 @@ def list_recipes() -> list[str]:
     return sorted(path.stem for path in FOLDER.glob("*.yaml"))
 
 
-def read_recipe(name: str | Path, folder: Path = Path()) -> dict[str, Any]:
+def read_recipe(name: str | Path, folder: Path = Path(), extended: tuple[Path, ...] = ()) -> dict[str, Any]:
     """A shipped recipe by name, or a YAML file, as nested dictionaries.
 
     `extends: NAME` starts from another recipe; a file's path is relative to `folder`, that of the extending file.
+    `extended` are the files that extend this one.
     """
     path = FOLDER / f"{name}.yaml"
     if not path.is_file():
@@ -33,14 +34,17 @@ def read_recipe(name: str | Path, folder: Path = Path()) -> dict[str, Any]:
     if not path.is_file():
         hint = did_you_mean(str(name), list_recipes(), "'robustdeq recipes' lists them")
         raise ValueError(f"no recipe named {name}, and no such file; {hint}")
-    try:
-        content = yaml.safe_load(path.read_text())
-    except yaml.YAMLError as error:
-        raise ValueError(f"{path} is not valid YAML: {error}") from None
+    content = read_yaml(path)
     if not isinstance(content, dict):
         raise ValueError(f"{path} is not a recipe: expected a mapping at the top")
     base = content.pop("extends", None)
-    return content if base is None else merge(read_recipe(base, path.parent), content)
+    if base is None:
+        return content
+    if not isinstance(base, str):
+        raise ValueError(f"{path}: extends: expected the name of a recipe or a file, got {base!r}")
+    if path.resolve() in extended:
+        raise ValueError(f"{path} extends itself, by way of {', '.join(map(str, extended))}")
+    return merge(read_recipe(base, path.parent, (*extended, path.resolve())), content)
 
 
 def merge(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:

@@ -13,10 +13,12 @@ import torch
 from robustdeq.data import Dataset
 from robustdeq.host.differences import differences
 from robustdeq.host.files import write_atomically
+from robustdeq.host.seals import seal_holds, with_comment
 from robustdeq.training.config import TrainConfig
 
 STATE = "state.pt"
 RUN = "run.json"
+AFRESH = "copy it again, or move it away to start this run afresh; the weights in best and last stay usable"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,20 +49,28 @@ def save_state(folder: Path, state: TrainingState) -> None:
     """Replace the state file; a kill or a full disk leaves the old one in place."""
     buffer = io.BytesIO()
     torch.save(vars(state), buffer)
-    write_atomically(folder / STATE, buffer.getvalue())
+    write_atomically(folder / STATE, with_comment(buffer.getvalue()))
 
 
 def load_state(folder: Path) -> TrainingState | None:
-    """The state to resume from, or None if there is none yet; loading it executes no code from the file."""
+    """The state to resume from, or None if there is none yet; loading it executes no code from the file.
+
+    Nothing is read from a file whose checksum does not fit. States of earlier versions carry none and are resumed.
+    """
     path = folder / STATE
     if not path.exists():
         return None
+    content = path.read_bytes()
+    if seal_holds(content) is False:
+        raise ValueError(f"{path} is damaged (its checksum does not fit its content); {AFRESH}")
     try:
-        return TrainingState(**torch.load(path, map_location="cpu", weights_only=True))
+        state = TrainingState(**torch.load(io.BytesIO(content), map_location="cpu", weights_only=True))
+        if type(state.step) is not int or state.step < 0 or not isinstance(state.config, dict):
+            raise ValueError(f"step {state.step!r} of a configuration that is {type(state.config).__name__}")
     except Exception as error:
-        raise ValueError(
-            f"{path} cannot be read ({type(error).__name__}: {error}); move it away to start this run afresh"
-        ) from error
+        said = " ".join(str(error).split())
+        raise ValueError(f"{path} cannot be read ({type(error).__name__}: {said}); {AFRESH}") from error
+    return state
 
 
 FREE = ("description", "checkpoint_every", "on_nonfinite", "schedule.max_steps")
@@ -100,12 +110,23 @@ def as_json(config: TrainConfig) -> dict[str, Any]:
     return cast("dict[str, Any]", json.loads(json.dumps(asdict(config))))
 
 
+def _begun(path: Path) -> dict[str, Any]:
+    """What run.json says so far; an error names a file that is damaged."""
+    try:
+        begun = json.loads(path.read_bytes()) if path.exists() else {}
+        if not isinstance(begun, dict) or not all(isinstance(e["step"], int) for e in begun.get("resumed", [])):
+            raise ValueError("it is not what a run writes")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"{path} is damaged ({error}): copy it again, or move it away") from None
+    return begun
+
+
 def record_start(folder: Path, config: dict[str, Any], made_with: dict[str, Any], resumed_at: int | None) -> None:
     """Record the versions and hardware that a run starts with, and at every resumption the step and those used then."""
     path = folder / RUN
     run: dict[str, Any] = {"config": config, **made_with, "resumed": []}
     if resumed_at is not None:
-        begun = json.loads(path.read_bytes()) if path.exists() else {}
+        begun = _begun(path)
         # earlier resumptions at this step or later were lost: their steps are computed again
         earlier = [entry for entry in begun.get("resumed", []) if entry["step"] < resumed_at]
         run = {**run, **begun, "config": config, "resumed": [*earlier, {"step": resumed_at, **made_with}]}

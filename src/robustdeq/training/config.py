@@ -14,7 +14,7 @@ def _at_least(low: int, section: Any, *names: str) -> None:
     """Refuse values that would fail, or do nothing, in the middle of a run."""
     for name in names:
         value = getattr(section, name)
-        if value is not None and value < low:
+        if value is not None and not low <= value < math.inf:
             raise ValueError(f"{name} must be >= {low}, got {value}")
 
 

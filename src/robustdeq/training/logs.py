@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,16 @@ def read_log(folder: Path) -> list[dict[str, str]]:
     path = folder / "metrics.csv"
     if not path.exists():
         return []
-    text = path.read_text()
-    whole = text[: text.rfind("\n") + 1]
-    return list(csv.DictReader(io.StringIO(whole, newline="")))
+    try:
+        text = path.read_bytes().decode()
+        rows = list(csv.DictReader(io.StringIO(text[: text.rfind("\n") + 1], newline="")))
+        for row in rows:
+            numbers = [row[name] or 0 for name in ("step", "epoch", "validation_clean", "validation_pgd")]
+            if None in row or int(row["step"]) < 1 or not all(math.isfinite(float(n)) for n in numbers):
+                raise ValueError(f"a row of step {row['step']}, epoch {row['epoch']}")
+    except (ValueError, KeyError, TypeError, csv.Error) as error:
+        raise ValueError(
+            f"{path} is damaged ({type(error).__name__}: {error}): copy it again, or move it away, which loses the "
+            "metrics so far and nothing else"
+        ) from None
+    return rows

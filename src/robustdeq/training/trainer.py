@@ -22,7 +22,16 @@ from robustdeq.host.provenance import provenance
 from robustdeq.models import DEQ
 from robustdeq.threat import Linf, Threat, number
 from robustdeq.training.assembly import build_model, given, new_average, training_metadata, try_out, update_average
-from robustdeq.training.checkpoint import TrainingState, as_json, check_same_run, load_state, record_start, save_state
+from robustdeq.training.checkpoint import (
+    AFRESH,
+    STATE,
+    TrainingState,
+    as_json,
+    check_same_run,
+    load_state,
+    record_start,
+    save_state,
+)
 from robustdeq.training.config import TrainConfig
 from robustdeq.training.draws import Draws
 from robustdeq.training.inner import Carried
@@ -339,10 +348,16 @@ class Trainer:
         self.last_validation, self.last_inner, self.validated_at = state.validation, state.inner, state.validated_at
 
     def _restore_weights(self, state: TrainingState) -> None:
-        self.model.load_state_dict(state.model)
-        self.optimizer.load_state_dict(state.optimizer)
-        if self.average is not None and state.average is not None:
-            self.average.load_state_dict(state.average)
+        try:
+            self.model.load_state_dict(state.model)
+            self.optimizer.load_state_dict(state.optimizer)
+            if self.average is not None and state.average is not None:
+                self.average.load_state_dict(state.average)
+        except Exception as error:
+            said = " ".join(str(error).split())
+            raise ValueError(
+                f"{self.out / STATE} does not fit this run ({type(error).__name__}: {said}); {AFRESH}"
+            ) from error
 
     def _save(self) -> None:
         if self.rank == 0:

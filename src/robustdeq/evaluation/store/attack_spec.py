@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -23,6 +24,9 @@ SANITY = "sanity"
 
 ROUNDING = 1e-12
 """Tolerance within which two radii count as equal."""
+
+LARGEST, DEEPEST = 10**7, 10**4
+"""The largest number in the options of an attack, such as its queries, and of an oracle, such as its states."""
 
 Target = Literal["deployed", "base"]
 
@@ -57,7 +61,7 @@ class AttackSpec:
     """Files that define an attack and an oracle of one's own, each with a digest."""
 
     def __post_init__(self) -> None:
-        if not NAME.fullmatch(self.name):
+        if not isinstance(self.name, str) or not NAME.fullmatch(self.name):
             raise ValueError(f"an attack's name is letters, digits, and any of . _ + - (got {self.name!r})")
         for what, value, known in (
             ("attack", self.attack, ATTACKS),
@@ -69,12 +73,30 @@ class AttackSpec:
             if value not in known and not (own and is_reference(value)):
                 also = " or package.module:Class" if own else ""
                 raise ValueError(f"attack {self.name}: {what} must be one of {', '.join(known)}{also}, got {value!r}")
+        self._check_types()
         if self.limit is not None and self.limit < 1:
             raise ValueError(f"attack {self.name}: limit is a number of images, at least 1 (got {self.limit})")
         if re.match(r"aa(?![a-z])", self.name, re.IGNORECASE) and not self.is_standard_autoattack:
             raise ValueError(
                 f"attack {self.name}: only AutoAttack with its standard budgets may be called AA; choose another name"
             )
+
+    def _check_types(self) -> None:
+        """Refuse values that no attack can have, before anything is built from them."""
+        for what, right, expected in (
+            ("options", isinstance(self.options, Mapping), "a mapping"),
+            ("oracle_options", isinstance(self.oracle_options, Mapping), "a mapping"),
+            ("every_image", isinstance(self.every_image, bool), "true or false"),
+            ("diagnostics", isinstance(self.diagnostics, bool), "true or false"),
+            ("limit", self.limit is None or type(self.limit) is int, "a number of images"),
+            ("eps", isinstance(self.eps, int | float) and math.isfinite(self.eps), "a number"),
+        ):
+            if not right:
+                raise ValueError(f"attack {self.name}: {what}: expected {expected}, got {getattr(self, what)!r}")
+        for options, most in ((self.options, LARGEST), (self.oracle_options, DEEPEST)):
+            for what, value in options.items():
+                if isinstance(value, int | float) and not abs(value) <= most:
+                    raise ValueError(f"attack {self.name}: {what}: expected a number up to {most:,}, got {value!r}")
 
     @property
     def in_grid(self) -> bool:

@@ -7,8 +7,6 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from robustdeq.evaluation.analysis import metrics
 from robustdeq.evaluation.store.attack_spec import AttackSpec
 from robustdeq.evaluation.store.sources import named_sources, stored_attacks
@@ -18,6 +16,7 @@ from robustdeq.evaluation.suites.shipped import SUITES
 from robustdeq.evaluation.suites.suite import Context, Suite, SuiteChoice
 from robustdeq.evaluation.suites.variants import read_also
 from robustdeq.host.suggestions import did_you_mean
+from robustdeq.host.yaml_files import read_yaml
 from robustdeq.threat import number
 
 WITHOUT_DYNAMICS = (
@@ -70,19 +69,24 @@ def read_suite(path: Path, context: Context) -> Suite:
     were strongest in another store.
     """
     try:
-        content = yaml.safe_load(path.read_text())
+        content = read_yaml(path)
     except FileNotFoundError:
         raise ValueError(f"no suite file {path}") from None
-    except yaml.YAMLError as error:
-        raise ValueError(f"{path} is not valid YAML: {error}") from None
     if not isinstance(content, dict):
         raise ValueError(f"{path} is not a suite: expected a mapping with 'attacks' or 'include' at the top")
     _check_keys(path, content, KEYS)
-    include = content.get("include") or []
-    names = [include] if isinstance(include, str) else include
-    included = [make_suite(name, replace(context, sources=())) for name in names]
+    file = path.resolve()
+    if file in context.files:
+        raise ValueError(f"{path} includes itself, by way of {', '.join(map(str, context.files))}")
+    names = [content["include"]] if isinstance(content.get("include"), str) else _list(path, content, "include")
+    if not all(isinstance(name, str) for name in names):
+        raise ValueError(f"{path}: include: expected names of suites or files, got {names!r}")
+    included = [make_suite(name, replace(context, sources=(), files=(*context.files, file))) for name in names]
     shared = {(spec.name, spec.hash): spec for suite in reversed(included) for spec in reversed(suite.specs)}
-    specs = [*reversed(shared.values()), *(_own_attack(path, entry, context) for entry in content.get("attacks") or [])]
+    specs = [
+        *reversed(shared.values()),
+        *(_own_attack(path, entry, context) for entry in _list(path, content, "attacks")),
+    ]
     if not specs:
         raise ValueError(f"{path} names no attack: give 'attacks' or 'include'")
     notes = list(dict.fromkeys(note for suite in included for note in suite.notes))
@@ -97,8 +101,17 @@ def read_suite(path: Path, context: Context) -> Suite:
             also = read_also(content["also"] or {}, context.subject)
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
-    keep = bool(content.get("keep_images", any(suite.keep_images for suite in included)))
+    keep = content.get("keep_images", any(suite.keep_images for suite in included))
+    if not isinstance(keep, bool):
+        raise ValueError(f"{path}: keep_images: expected true or false, got {keep!r}")
     return Suite(str(content.get("name", path.stem)), specs, notes, keep, also)
+
+
+def _list(path: Path, content: dict[str, Any], key: str) -> list[Any]:
+    found = content.get(key) or []
+    if not isinstance(found, list):
+        raise ValueError(f"{path}: {key}: expected a list, got {found!r}")
+    return found
 
 
 def _strongest(path: Path, content: Any, specs: list[AttackSpec]) -> tuple[list[AttackSpec], str]:
@@ -150,6 +163,8 @@ def _own_attack(path: Path, entry: Any, context: Context) -> AttackSpec:
         return AttackSpec(**{**values, "options": options})
     except TypeError as error:
         raise ValueError(f"{where}: {error}") from None
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
 
 
 def _check_keys(path: Path, content: dict[str, Any], known: Sequence[str]) -> None:

@@ -47,6 +47,8 @@ class Context:
     """The store that receives the results; AutoAttack looks there for the grid's strongest oracle."""
     union: bool = False
     """Broken images leave, so no attack of the grid can be called the strongest."""
+    files: tuple[Path, ...] = ()
+    """The suite files that include the one that is read."""
     sources: Sequence[Path] = ()
     """Stores whose kept images are scored on the predictor."""
     classes: int | None = None

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from robustdeq.models.checks import MOST_SCALES, check_sizes
+
 
 @dataclass(frozen=True, kw_only=True)
 class MDEQConfig:
@@ -36,6 +38,11 @@ class MDEQConfig:
             value = getattr(self, name)
             if value is not None:
                 object.__setattr__(self, name, tuple(value))
+        check_sizes("channels and head_channels", self.channels, self.head_channels, most_entries=MOST_SCALES)
+        for name in ("num_classes", "in_channels", "expansion", "groups", "final_channels"):
+            check_sizes(name, [getattr(self, name)])
+        if type(self.downsample) is not int or self.downsample > MOST_SCALES:
+            raise ValueError(f"downsample must be a whole number up to {MOST_SCALES}, got {self.downsample!r}")
         if not self.channels or len(self.channels) != len(self.head_channels):
             raise ValueError(
                 f"channels and head_channels need one entry per scale: got {self.channels} and {self.head_channels}"
