@@ -12,6 +12,12 @@ import torch
 from torch import Tensor
 
 import robustdeq as rd
+from robustdeq.app.case import Case
+from robustdeq.app.catalogue import Catalogue
+from robustdeq.app.look import look
+from robustdeq.app.page import headline
+from robustdeq.app.poster import poster
+from robustdeq.cli.checkpoints import deploy, resolve
 from robustdeq.report.figures.drawing import Figure, draw
 
 HERE = Path(__file__).parent
@@ -115,6 +121,13 @@ def dynamics() -> list[Figure]:
     return [*figures, draw("one-image", "One image along the dynamics", alt, one, panels=3, width=11.0, height=3.0)]
 
 
+def explorer() -> str:
+    """A digit that the attack fools from z^[4] on, and that entropy reduction brings back."""
+    case = Case(model="digits-nano-trades-random", image="test:44")
+    looked = look(case, Catalogue([case.model], resolve), deploy)
+    return poster((looked.view, headline(looked.view)))
+
+
 def flow() -> str:
     """Pixels to logits, and what attacks, defends, trains and evaluates that path."""
     picture = Picture(900, 452)
@@ -183,7 +196,8 @@ def flow() -> str:
 def rooms() -> str:
     """The packages of src/robustdeq: a room may import what stands below it."""
     layers = [
-        ["cli", "app"],
+        ["cli"],
+        ["app"],
         ["plain", "report", "recipes"],
         ["training", "evaluation"],
         ["attacks", "defences"],
@@ -199,20 +213,20 @@ def rooms() -> str:
         "training": "objectives · states · trainer",
         "solve": "loop · solvers · gradient policies",
         "cli": "one file per verb",
-        "app": "the explorer (planned)",
+        "app": "the explorer, and its drawing",
         "plain": "straightforward twin",
         "recipes": "YAML",
         "threat": "balls · losses",
         "data": "CIFAR-10 · digits · folder",
     }
-    picture = Picture(900, 392)
+    picture = Picture(900, 454)
     for k, layer in enumerate(layers):
         wide = 710 / len(layer)
         for j, name in enumerate(layer):
             picture.box(name, 12 + wide * j, 14 + 62 * k, wide - 10, 50, name, inside[name])
-    picture.box("host", 740, 14, 148, 360, "host", "files · processes", "data")
-    picture.text(756, 240, "imports none of ours;", small=True)
-    picture.text(756, 256, "all may import it", small=True)
+    picture.box("host", 740, 14, 148, 422, "host", "files · processes", "data")
+    picture.text(756, 271, "imports none of ours;", small=True)
+    picture.text(756, 287, "all may import it", small=True)
     return picture.svg(
         "The rooms of robustdeq", "Each row may import the rows below it; rooms of one row do not see each other."
     )
@@ -291,7 +305,7 @@ def main() -> None:
     """Write every picture."""
     torch.set_num_threads(1)
     drawn = {figure.name: figure.svg.replace("currentColor", INK) for figure in [solver_paths(), *dynamics()]}
-    for name, svg in {**drawn, "flow": flow(), "rooms": rooms()}.items():
+    for name, svg in {**drawn, "flow": flow(), "rooms": rooms(), "explorer": explorer()}.items():
         (HERE / "figures" / f"{name}.svg").write_text(svg)
 
 

@@ -27,9 +27,9 @@ def strip_body(view: View, *, tall: bool = False) -> tuple[float, float, str]:
     """Width, height and shapes of the strip."""
     count, rows = len(view.columns), len(view.traces)
     cell, deep = (112.0, 44.0) if tall else ((860 - 150) / max(count, 4), 62.0)
-    side, head = (40.0, 46.0) if tall else (150.0, 36.0)
+    side, head = (40.0, 46.0) if tall else (150.0, 40.0)
     across, down = (rows, count) if tall else (count, rows)
-    width, height = side + cell * across + 6, head + deep * down + 6
+    width, height = side + cell * across + 6, head + deep * down + (6 if tall else 22)
     parts = []
 
     def place(column: int, row: int) -> tuple[float, float]:
@@ -41,7 +41,7 @@ def strip_body(view: View, *, tall: bool = False) -> tuple[float, float, str]:
         if tall:
             parts.append(text(side - 6, y + deep / 2 + 4, words, size=12, kind="soft", anchor="end"))
         else:
-            parts.append(text(x + cell / 2, head - 8, words, size=13, kind="soft", anchor="middle"))
+            parts.append(text(x + cell / 2, head - 14, words, size=13, kind="soft", anchor="middle"))
     for row, trace in enumerate(view.traces):
         x, y = place(0, row)
         first, _, rest = trace.words.partition(", ")
@@ -58,6 +58,8 @@ def strip_body(view: View, *, tall: bool = False) -> tuple[float, float, str]:
     x, y = place(view.deployed, 0)
     size = (cell * rows, deep) if tall else (cell, deep * rows)
     parts.append(f'<rect class="ring" x="{x:.1f}" y="{y:.1f}" width="{size[0]:.1f}" height="{size[1]:.1f}" rx="6"/>')
+    if not tall:
+        parts.append(text(x + cell / 2, height - 6, "deployed", size=12, kind="soft", anchor="middle"))
     if view.states:
         pointer = '<path class="c" style="fill:var(--ink)" d="M0 0l-6 -8h12z"/>'
         pointer = '<path style="fill:var(--ink)" d="M0 0l-8 -5v10z"/>' if tall else pointer

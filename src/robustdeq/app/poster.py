@@ -30,6 +30,8 @@ def _body(view: View, sentences: Sequence[str]) -> tuple[float, float, str]:
     pictures = [(t.words, t.picture, t.name) for t in view.traces if t.name != "defended"]
     if view.perturbation is not None:
         pictures.insert(1, ("perturbation x16", view.perturbation, ""))
+    if len(pictures) == 1:
+        pictures = [("image", pictures[0][1], "")]
     size, y = 150.0 if len(pictures) == 1 else 118.0, top + GAP
     for words, picture, kind in pictures:
         parts.append(f'<g class="{kind}">{text(EDGE, y - 6, words, size=12, kind="c bold" if kind else "soft")}</g>')
