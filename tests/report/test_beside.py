@@ -72,7 +72,7 @@ def test_defences_attacked_obliviously_are_drawn_beside_the_undefended_model(und
     part = {f.name for f in make_figures(find_sources([undefended]))}
     assert not part & {"figure-3a", "figure-5-s"}  # a part of the grid is no figure
     ((_, pictures),) = make_pages(find_sources([undefended]))[0].groups
-    assert "attacked 0.70, regulated 0.50" in pictures[0].traces.alt
+    assert "attacked 0.70, defended 0.50" in pictures[0].traces.alt
 
 
 def test_a_defence_with_a_whole_grid_of_its_own_is_not_shown_obliviously_too(tmp_path):

@@ -1,8 +1,13 @@
 """The report in a real browser, on a desk and on a phone. Skipped where no browser is installed."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 
-from robustdeq.evaluation import metrics
+from robustdeq.cli.main import main
+from robustdeq.evaluation import Store, metrics
 from robustdeq.evaluation.analysis.statistics import bootstrap_difference
 from robustdeq.report import write_report
 from tests.report.results import attack, autoattack, grid_attack, make_store, two_attacks
@@ -45,8 +50,6 @@ def said(share):
 
 @SIZES
 def test_the_first_screen_has_the_numbers_of_the_stores(browser, folder, index, width):
-    from robustdeq.evaluation import Store
-
     with browser.page(index, width=width, height=844) as page:
         attacked, defended = (Store(folder / name) for name in ("attacked", "defended"))
         found = numbers(page, "attacked", 0)
@@ -141,3 +144,24 @@ def test_a_broken_image_is_shown_clean_attacked_and_defended_with_its_change(bro
         assert page.js(f"{first}.querySelector('svg').getAttribute('aria-label')").startswith(
             "Entropy of the prediction"
         )
+
+
+def test_the_command_prints_a_pdf_and_opens_the_page(browser, folder, tmp_path):
+    probe, opened = tmp_path / "probe", tmp_path / "opened"
+    probe.write_text(f'#!/bin/sh\nprintf %s "$1" > "{opened}.new" && mv "{opened}.new" "{opened}"\n')
+    probe.chmod(0o755)
+    out = tmp_path / "out"
+    command = [sys.executable, "-m", "robustdeq.cli.main", "report", str(folder / "plain"), "--out", str(out)]
+    environment = os.environ | {"BROWSER": f"{probe} %s"}
+    run = subprocess.run([*command, "--format", "pdf", "--open"], env=environment, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    assert (out / "report.pdf").read_bytes().startswith(b"%PDF-")
+    assert opened.read_text() == (out / "index.html").as_uri()
+
+
+def test_a_pdf_without_a_browser_is_refused_in_one_line_before_any_work(folder, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert main(["report", str(folder / "plain"), f"--out={tmp_path / 'out'}", "--format=pdf"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "--format pdf needs Chromium" in line
+    assert not (tmp_path / "out").exists()

@@ -178,8 +178,8 @@ def test_the_page_of_images_shows_the_kept_pixels_of_the_most_broken_image(tmp_p
     expected = np.rint(np.arange(3 * 64, 4 * 64).reshape(8, 8) / 640 * 255)
     assert np.array_equal(shown, expected)
     assert np.abs(clean + expected - 255).max() <= 1  # the store's clean images are the attacked ones inverted
-    # entropy at z[2]: clean 0.2, attacked 0.7, regulated 0.5
-    assert "clean 0.20, attacked 0.70, regulated 0.50" in pictures[0].traces.alt
+    # entropy at z[2]: clean 0.2, attacked 0.7, defended 0.5
+    assert "clean 0.20, attacked 0.70, defended 0.50" in pictures[0].traces.alt
 
 
 def test_a_store_accepts_the_commands_that_are_printed_for_it(tmp_path, capsys):

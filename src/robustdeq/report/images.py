@@ -1,4 +1,4 @@
-"""Pages of the most attacked images, with the entropy along their states: clean, attacked, regulated."""
+"""Pages of the most attacked images, with the entropy along their states: clean, attacked, defended."""
 
 from __future__ import annotations
 
@@ -171,14 +171,14 @@ def _pair(r: Result) -> tuple[str, str | None]:
 
 
 def _traces(r: Result, attack: str, image: int) -> Figure:
-    """Entropy along the states; "regulated" is that of the defended predictor on the attacked image."""
+    """Entropy along the states; "defended" is that of the defended predictor on the attacked image."""
     mine = pl.col("image") == image
     clean = r.store.clean().filter(mine & (pl.col("state") != "final")).collect()
     attacked = r.store.rows(attack).filter(mine & (pl.col("state") != "final")).collect()
-    undefended, regulated = _pair(r)
+    undefended, defended = _pair(r)
     lines = {"clean": _line(clean, undefended), "attacked": _line(attacked, undefended)}
-    if regulated is not None:
-        lines["regulated"] = _line(attacked, regulated)
+    if defended is not None:
+        lines["defended"] = _line(attacked, defended)
 
     def paint(axes: Any) -> None:
         for word, (states, values) in lines.items():
@@ -191,7 +191,7 @@ def _traces(r: Result, attack: str, image: int) -> Figure:
     ends = ", ".join(f"{word} {values[-1]:.2f}" for word, (_, values) in lines.items() if values)
     alt = f"Entropy of the prediction along the states for image {image}; at the last state: {ends} nats."
     where = f"store {r.label}: clean and {attack}; image {image}; entropy of predictor {undefended}"
-    where += f" (regulated: {regulated})" if regulated is not None else ""
+    where += f" (defended: {defended})" if defended is not None else ""
     return draw(f"trace-{r.label}-{image}", f"Image {image}", alt, paint, width=3.6, height=2.4, where=where)
 
 

@@ -14,11 +14,13 @@ from robustdeq.report.formats import as_csv, as_latex, in_pipe_table
 from robustdeq.report.images import ImagePage, make_pages
 from robustdeq.report.missing import ROOT, ROOT_NOTE, Missing, missing_experiments
 from robustdeq.report.page import pages
+from robustdeq.report.pdf import print_pdf
 from robustdeq.report.results import Sources, find_sources
 from robustdeq.report.tables import Say, Table, make_tables
 
 LIST = ".robustdeq-report"
 """The file that lists a report's files, so that the next report in the same folder can remove them."""
+PDF = "report.pdf"
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,13 @@ def write_report(folders: Sequence[str | Path], out: str | Path, say: Say = lamb
         The path of index.html.
     """
     return make_report(folders, say).write(out)
+
+
+def write_pdf(index: Path) -> Path:
+    """Print a written report to report.pdf beside its index.html; the next report in the folder removes it."""
+    folder = index.parent
+    _write_list(folder, _listed(folder) | {PDF})
+    return print_pdf(index, folder / PDF)
 
 
 def _write_list(folder: Path, names: set[str]) -> None:

@@ -23,7 +23,7 @@ def _best(cards: list[Card]) -> list[str]:
     card, m = known[0]
     said = f"{m.value} % of the images stay right under {_named(m)} [{m.interval}]"
     if len(cards) == 1:
-        return [f"{card.name}: {said}."]
+        return [f"{card.name}, {card.first.called}: {said}."]
     text = f"{card.name} is the most robust of {len(cards)} models: {said}."
     rivals = [(other, n) for other, n in known[1:] if n.share and m.share and n.share.high >= m.share.low]
     if not rivals:
@@ -44,8 +44,7 @@ def _named(m: Measure) -> str:
 
 def _weakest(card: Card) -> Measure | None:
     """The number that a model is ranked by."""
-    row = (card.rows or card.shown)[0]
-    found = [m for m in row.measures if m.name in (STRONGEST, AUTOATTACK) and m.share is not None]
+    found = [m for m in card.first.measures if m.name in (STRONGEST, AUTOATTACK) and m.share is not None]
     return min(found, key=lambda m: m.share.value if m.share else 1.0, default=None)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from robustdeq.evaluation.analysis.statistics import Difference
@@ -51,8 +50,12 @@ class Card:
     """Everything in the report about this model."""
     next: tuple[str, str] | None
     """Why, and the command."""
-    others: list[str] = field(default_factory=list)
-    """Its other stores."""
+
+    @property
+    def first(self) -> Row:
+        """The row that the model is ranked by: the deployed predictor without defence, else with one."""
+        rows = self.rows or self.shown
+        return next((row for row in rows if row.result.predictor == "deployed"), rows[0])
 
 
 def make_cards(sources: Sources) -> list[Card]:
@@ -61,7 +64,7 @@ def make_cards(sources: Sources) -> list[Card]:
     for r in sources.results:
         groups[repr((_weights(r), r.manifest.threat, r.manifest.data.name, r.manifest.data.split))].append(r)
     cards = [_card(results) for results in groups.values()]
-    return sorted(cards, key=lambda card: (*_rank(card.rows or card.shown), card.name))
+    return sorted(cards, key=lambda card: (*_rank(card.first), card.name))
 
 
 def base_of(r: Result) -> str | None:
@@ -99,7 +102,6 @@ def _card(results: list[Result]) -> Card:
     known = {_defence(r) for r in defences}
     beside = [r for r in _richest(shown) if _defence(r) not in known]
     rows = [_row(r, results, main) for r in ([main] if plain else []) + defences]
-    stores = sorted({r.label for r in results} - {main.label})
     return Card(
         name=main.label,
         slug=slug(main.label),
@@ -109,7 +111,6 @@ def _card(results: list[Result]) -> Card:
         shown=[_row(r, results, main) for r in beside],
         results=results,
         next=_next(main, results),
-        others=stores,
     )
 
 
@@ -135,7 +136,8 @@ def _row(r: Result, results: list[Result], main: Result) -> Row:
     if base is None:
         audited = [other for other in results if base_of(other) is None and finding(other) is not None]
         found = found or (finding(audited[0]) if audited else None)
-        return Row(r, "undefended" if r.manifest.dynamic else "as it is", _large(r), found)
+        called = "undefended" if r.predictor == "deployed" else "static base under the same attacks"
+        return Row(r, called, _large(r), found)
     gain = found.gain if found is not None else paired_gain(r, base)
     words = "" if gain is None else in_words(gain, oblivious=r.oblivious)
     static = [] if main.store is r.store else _large(Result(r.label, r.store, base))
@@ -219,7 +221,7 @@ def _again(r: Result, suite: str) -> str:
     return evaluate_again(r, suite, folder(r, "" if alone else f"-{suite}"))
 
 
-def _rank(rows: Sequence[Row]) -> tuple[bool, float]:
+def _rank(row: Row) -> tuple[bool, float]:
     """Models without AutoAttack come last: what a weaker attack leaves cannot be compared."""
-    found = {m.name: m.share.value for m in rows[0].measures if m.name in (STRONGEST, AUTOATTACK) and m.share}
+    found = {m.name: m.share.value for m in row.measures if m.name in (STRONGEST, AUTOATTACK) and m.share}
     return AUTOATTACK not in found, -min(found.values(), default=-1.0)

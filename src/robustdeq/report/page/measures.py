@@ -105,7 +105,7 @@ def _strongest(r: Result) -> Measure:
 def _autoattack(r: Result) -> Measure:
     name = strongest_autoattack(r)
     if name is None:
-        return Measure(AUTOATTACK, None, "not run on the defence itself" if r.oblivious else "not run")
+        return Measure(AUTOATTACK, None, "not run" if r.predictor == "deployed" else "not run on it")
     share = standard_autoattacks(r)[name]
     return Measure(AUTOATTACK, share, _on(r, share), origin(r, f"clean and {name}", "share correct under both"))
 

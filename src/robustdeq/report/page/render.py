@@ -13,6 +13,7 @@ from robustdeq.report.missing import Missing
 from robustdeq.report.page.answer import answers
 from robustdeq.report.page.cards import Card, make_cards
 from robustdeq.report.page.chart import charts
+from robustdeq.report.page.lacking import lacking
 from robustdeq.report.page.pictures import CHOICE, HOW, broken_images
 from robustdeq.report.page.sheets import make_sheets
 from robustdeq.report.results import Sources
@@ -37,6 +38,7 @@ def pages(
         keep_trailing_newline=True,
     )
     cards = make_cards(sources)
+    groups, beyond = lacking(missing, cards)
     content = {
         "cards": cards,
         "answers": answers(cards),
@@ -47,7 +49,9 @@ def pages(
         "sheets": make_sheets(list(tables), cards),
         "figures": figures,
         "pages": images,
-        "missing": missing,
+        "lacking": groups,
+        "slugs": {card.name: card.slug for card in cards},
+        "beyond": beyond,
         "sources": sources,
         **further,
     }

@@ -90,6 +90,18 @@ def _transfer(table: Table) -> str:
     )
 
 
+def _searches(table: Table) -> str:
+    """The lowest accuracy that each search leaves."""
+    lowest: dict[str, float] = {}
+    for row in table.rows:
+        search, _, whose = _text(table, row, "search").partition(", ")
+        found = [n for cell in row if (n := _number(cell)) is not None]
+        if whose != "paper" and found:
+            lowest[search] = min([*found, lowest[search]] if search in lowest else found)
+    said = ", ".join(f"{search} leaves {value:.1f} %" for search, value in sorted(lowest.items(), key=lambda v: v[1]))
+    return f"Which search breaks most? At its lowest {said}." if said else ""
+
+
 def _settings(table: Table) -> str:
     values = [
         (f"T_f {_text(table, row, 'T_f')}, R {_text(table, row, 'R')}", n)
@@ -187,6 +199,7 @@ _ANSWERS: dict[str, Callable[[Table], str]] = {
     "table-1": _accuracies,
     "table-2": _final_and_intermediate,
     "table-3": _transfer,
+    "table-4": _searches,
     "table-5": _settings,
     "table-6-7": _entropies,
     "table-8": _by_state,

@@ -11,6 +11,8 @@ from robustdeq.report.tables.table import Cell, Table
 
 FEWEST = 2
 """Rows from which on a column that never changes says nothing."""
+ABOUT = ("training", "method", "model", "data", "images", "eps")
+"""Columns that describe a store; they follow its numbers, which a phone then shows first."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,8 @@ def _sheet(table: Table, slugs: Mapping[str, str]) -> Sheet:
             continue
         of_paper = name.startswith("paper") or name == "comparable"
         columns.append(Column(k, name, table.numeric(k), of_paper and not comparable))
+    if table.head[0] == "store":
+        columns.sort(key=lambda column: column.name in ABOUT)
     attack = table.head.index("attack") if "attack" in table.head else None
     lines = [
         Line(_models(row, slugs), "" if attack is None else row[attack].text, beside, list(row))
