@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from robustdeq.report.page.cards import Card, Row
+from robustdeq.report.page.cards import Card
 from robustdeq.report.page.measures import AUTOATTACK, STRONGEST, Measure
 
 MOST = 3
@@ -63,15 +63,10 @@ def _defences(cards: list[Card]) -> str:
 
 
 def _audits(cards: list[Card]) -> str:
-    def audited(rows: list[Row]) -> bool:
-        return any(row.finding is not None for row in rows)
-
-    findings = [(card, row.finding) for card in cards for row in card.rows if row.finding is not None]
-    raised = [f"{card.name} ({', '.join(found.raised)})" for card, found in findings if found.raised]
-    unseen = [card.name for card in cards if not audited(card.rows)]
-    text = f"Flags are raised for {', '.join(raised)}." if raised else ""
-    if len(unseen) == len(cards):
-        return f"{text} No model was audited, so nothing here excludes masked gradients.".strip()
-    if unseen:
-        return f"{text} Not audited: {_listed(unseen)}.".strip()
-    return text or "Every model was audited, and no flag is raised."
+    seen = [(card, row.audit) for card in cards for row in card.rows if row.audit is not None]
+    unseen = [card.name for card in cards if all(row.audit is None for row in card.rows)]
+    if not seen:
+        return "No model was audited, so nothing here excludes masked gradients."
+    raised = [f"{card.name} ({', '.join(flag.name for flag in audit.raised)})" for card, audit in seen if audit.raised]
+    said = f"Flags are raised for {_listed(raised)}." if raised else "No flag is raised where audits were made."
+    return f"{said} Not audited: {_listed(unseen)}." if unseen else said

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from dataclasses import dataclass, field
 
 from robustdeq.evaluation.analysis.statistics import Difference
+from robustdeq.evaluation.audit.flags import about
+from robustdeq.evaluation.audit.judge import Audit, read_audit
 from robustdeq.report.figures.drawing import slug
 from robustdeq.report.missing.commands import evaluate_again, folder, resume
-from robustdeq.report.page.audits import Finding, finding
 from robustdeq.report.page.measures import AUTOATTACK, LARGE, STRONGEST, Measure, measured, paired_gain
 from robustdeq.report.results import Result, Sources
-from robustdeq.report.results.complete import finished, has_whole_grid
+from robustdeq.report.results.complete import finished, has_whole_grid, once
 from robustdeq.report.tables.numbers import strongest_autoattack
 
 
@@ -23,8 +25,7 @@ class Row:
     called: str
     measures: list[Measure]
     """Those of `LARGE`."""
-    finding: Finding | None = None
-    """What an audit of it found."""
+    audit: Audit | None = None
     gain: Difference | None = None
     """Union accuracy minus that of its static base on the same images; None without a base."""
     verdict: str = ""
@@ -56,6 +57,12 @@ class Card:
         """The row that the model is ranked by: the deployed predictor without defence, else with one."""
         rows = self.rows or self.shown
         return next((row for row in rows if row.result.predictor == "deployed"), rows[0])
+
+
+@once
+def audit_of(r: Result) -> Audit | None:
+    """The audit of a deployed predictor, judged by today's rules; None if it was not audited."""
+    return read_audit(r.store) if r.predictor == "deployed" else None
 
 
 def make_cards(sources: Sources) -> list[Card]:
@@ -119,8 +126,8 @@ def _richest(results: list[Result]) -> list[Result]:
     best: dict[str, Result] = {}
     for r in results:
         key = _defence(r)
-        if key not in best or (finding(r) is not None, _content(r)) > (
-            finding(best[key]) is not None,
+        if key not in best or (audit_of(r) is not None, _content(r)) > (
+            audit_of(best[key]) is not None,
             _content(best[key]),
         ):
             best[key] = r
@@ -132,10 +139,10 @@ def _defence(r: Result) -> str:
 
 
 def _row(r: Result, results: list[Result], main: Result) -> Row:
-    base, found = base_of(r), finding(r)
+    base, found = base_of(r), audit_of(r)
     if base is None:
-        audited = [other for other in results if base_of(other) is None and finding(other) is not None]
-        found = found or (finding(audited[0]) if audited else None)
+        audited = [other for other in results if base_of(other) is None and audit_of(other) is not None]
+        found = found or (audit_of(audited[0]) if audited else None)
         called = "undefended" if r.predictor == "deployed" else "static base under the same attacks"
         return Row(r, called, _large(r), found)
     gain = found.gain if found is not None else paired_gain(r, base)
@@ -210,9 +217,19 @@ def _next(main: Result, results: list[Result]) -> tuple[str, str] | None:
     own = main if main.predictor == "deployed" else next((r for r in deployed if r.store is main.store), main)
     if all(strongest_autoattack(r) is None for r in deployed):
         return "AutoAttack was not run", _again(own, "autoattack")
-    if all(finding(r) is None for r in deployed):
+    if all(audit_of(r) is None for r in deployed):
         return "nobody looked for masked gradients yet: audit it", _again(own, "audit")
-    return None
+    return next((found for r in deployed if (found := _deciding(r)) is not None), None)
+
+
+def _deciding(r: Result) -> tuple[str, str] | None:
+    """More images for an undecided audit, if that many would decide it and the command says how many it has."""
+    audit = audit_of(r)
+    if audit is None or audit.verdict != "undecided" or audit.decides is None:
+        return None
+    command, images = evaluate_again(r, "audit", folder(r, "-more")), about(audit.decides)
+    more, given = re.subn(r"--limit[= ]\d+", f"--limit {images}", command)
+    return (f"about {images:,} images would decide the audit of {r.label}", more) if given else None
 
 
 def _again(r: Result, suite: str) -> str:
