@@ -22,7 +22,8 @@ from robustdeq.host.suggestions import did_you_mean
 from robustdeq.host.terminal import complain
 
 VERBS = (
-    "quickstart", "recipes", "train", "evaluate", "report", "predict", "explore", "benchmark", "bench", "convert"
+    "quickstart", "recipes", "train", "evaluate", "report", "predict", "explore", "benchmark", "selftest", "bench",
+    "convert",
 )  # fmt: skip
 """Each verb is a module of this package with a function `run`."""
 set_parsing_settings(docstring_parse_attribute_docstrings=True)
