@@ -19,9 +19,7 @@ from robustdeq.app.poster import poster
 from robustdeq.app.script import script
 from robustdeq.app.views import Trace, View
 from robustdeq.host.files import write_together
-
-CASE = "case.json"
-FORMAT = "robustdeq-case"
+from robustdeq.report.results.cases import CASE, FORMAT, VERSION
 
 
 @cache
@@ -146,7 +144,7 @@ def export(looked: Looked, folder: Path) -> Path:
     """Write a case into a folder: a page, a picture, and what `robustdeq report` reads of it."""
     view = looked.view
     said = {
-        "format": FORMAT, "format_version": 1, "title": title(looked), "headline": headline(view),
+        "format": FORMAT, "format_version": VERSION, "title": title(looked), "headline": headline(view),
         "case": looked.case.changed(), "eps": looked.eps, "label": view.class_name(view.label),
         "predictions": {t.name: view.class_name(t.prediction[view.deployed]) for t in view.traces},
         "command": looked.command,

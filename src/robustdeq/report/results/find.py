@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 from robustdeq.evaluation.store.store import Snapshot
 from robustdeq.evaluation.suites.variants import MAIN
+from robustdeq.report.results.cases import CASE, KeptCase, read_case
 from robustdeq.report.results.complete import has_part_of_grid, has_whole_grid
 from robustdeq.report.results.describe import Result, Run
 from robustdeq.report.results.match import same_evaluation, t_f_and_r
@@ -23,6 +24,8 @@ class Sources:
 
     results: list[Result]
     runs: list[Run]
+    cases: list[KeptCase] = field(default_factory=list)
+    """What was kept in the explorer."""
 
     @cached_property
     def main(self) -> list[Result]:
@@ -43,8 +46,8 @@ class Sources:
 
 
 def find_sources(folders: Sequence[str | Path]) -> Sources:
-    """Find stores (manifest.json) and training runs (run.json) in the folders and below, sorted by name."""
-    found: dict[str, dict[Path, Path]] = {"manifest.json": {}, "run.json": {}}
+    """Find stores, training runs and kept cases in the folders and below, by their JSON files, sorted by name."""
+    found: dict[str, dict[Path, Path]] = {"manifest.json": {}, "run.json": {}, CASE: {}}
     for given in map(Path, folders):
         if not given.is_dir():
             raise FileNotFoundError(f"no folder {given}; a report is made from what evaluate and train wrote")
@@ -53,12 +56,13 @@ def find_sources(folders: Sequence[str | Path]) -> Sources:
             raise ValueError(f"{given} holds no results: expected what evaluate or train wrote, or a folder above")
         for mark, folder in marked:
             found[mark].setdefault(folder.resolve(), folder)
-    stores, runs = found.values()
+    stores, runs, kept = found.values()
     stored = [Result(label, Snapshot(stores[path])) for path, label in _labels(list(stores)).items()]
     results = [*stored, *(other for r in stored for other in [*_base(r, stored), *_oblivious(r, stored)])]
     return Sources(
         results=sorted(results, key=_place),
         runs=sorted((Run(label, runs[path]) for path, label in _labels(list(runs)).items()), key=lambda r: r.label),
+        cases=[read_case(label, kept[path]) for path, label in sorted(_labels(list(kept)).items(), key=lambda k: k[1])],
     )
 
 
