@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import robustdeq.adapt as adapt
     from robustdeq.attacks import (
         APGD,
         FABT,
@@ -103,8 +104,8 @@ __all__ = [
     "ModelConfig", "Neumann", "NotConvergedError", "Objective", "ObjectiveConfig", "OneStep", "Oracle", "Phantom",
     "Picard", "Predictor", "RandomState", "ResNet", "ScheduleConfig", "SharedInverse", "Solution", "Solver",
     "SplitDynamics", "Square", "Standard", "Status", "Threat", "ThroughSolver", "TrainConfig", "Trainer",
-    "Trajectory", "Unrolled", "UnrolledState", "ValidationConfig", "benchmark", "compat", "create_model", "evaluate",
-    "fixed_point", "gradient_honesty", "jacobian_penalty", "list_models", "load", "load_recipe", "oracles",
-    "register_model", "spectral_radius",
+    "Trajectory", "Unrolled", "UnrolledState", "ValidationConfig", "adapt", "benchmark", "compat", "create_model",
+    "evaluate", "fixed_point", "gradient_honesty", "jacobian_penalty", "list_models", "load", "load_recipe",
+    "oracles", "register_model", "spectral_radius",
 ]
 # fmt: on

@@ -2,6 +2,7 @@
 
 import re
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -95,3 +96,13 @@ def test_training_from_python_calls_back_and_takes_a_loss_of_one_s_own(run):
     assert "DEQ for eps 0.15" in text
     first, last = map(float, re.search(r"clean loss ([\d.]+) to ([\d.]+)", text).groups())
     assert last < first - 0.3
+
+
+def test_a_torchdeq_model_converges_and_is_attacked_and_defended(run):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        pytest.importorskip("torchdeq")
+        text = run("from_torchdeq")
+    assert "converged: True" in text
+    assert "states: (40, 8, 32)" in text
+    assert "attacked by Estimate(gradient=Phantom(steps=9, damping=0.5)): " in text
