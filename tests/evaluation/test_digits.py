@@ -50,7 +50,9 @@ def test_the_grid_end_to_end(standard, tmp_path):
 
 
 def test_a_defence_around_a_standard_model_falls_to_its_static_base(standard, tmp_path):
-    budget = Budget(steps=12, search=5, restarts=1, square={"n_queries": 5})  # to break it is easy, and time is short
+    budget = Budget(
+        steps=12, search=5, restarts=1, rounds=1, square={"n_queries": 5}
+    )  # to break it is easy, and time is short
     eps = 0.2  # at 0.15 a handful of images decides, and which they are depends on how the machine rounds the training
     defended = EarlyState(EntropyReduction(standard, every=2, steps=10, radius=eps, step_size=eps / 4), state=8)
     size = {"batch_size": 100, "shard_size": 100}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,11 @@ from torch import Tensor
 
 from robustdeq.data import Images, load_dataset
 from robustdeq.evaluation.audit.conclusion import announce
+from robustdeq.evaluation.audit.escalation import escalation
 from robustdeq.evaluation.audit.judge import finish_audit
 from robustdeq.evaluation.run.fingerprint import batch_dependent, fingerprint, first_logits
-from robustdeq.evaluation.run.plan import join, make_plan
-from robustdeq.evaluation.run.progress import Progress
+from robustdeq.evaluation.run.plan import Plan, join, make_plan
+from robustdeq.evaluation.run.progress import Deadline, Progress
 from robustdeq.evaluation.run.runner import Runner
 from robustdeq.evaluation.store.manifest import DataRecord, SuiteRequest
 from robustdeq.evaluation.store.store import Store
@@ -25,10 +27,13 @@ from robustdeq.evaluation.suites.build import check_buildable
 from robustdeq.evaluation.suites.opaque import PASSES, Averaged
 from robustdeq.evaluation.suites.read import make_suite
 from robustdeq.evaluation.suites.subject import Callee, Subject
-from robustdeq.evaluation.suites.suite import UNROLLINGS, Context, SuiteChoice
+from robustdeq.evaluation.suites.suite import UNROLLINGS, Context, Suite, SuiteChoice
 from robustdeq.evaluation.verdict import Verdict, read_verdict
 from robustdeq.threat import Linf, Threat
 
+CUT_OFF = (
+    "the time budget ended within the escalation, so the union may be lower still: the same command goes on with it"
+)
 EXPECTED = (
     f"the predictor is random: it is attacked and judged by its mean logits over {PASSES} passes (expectation over "
     "transformation)"
@@ -125,12 +130,13 @@ def evaluate(
         subject = Subject(Averaged(predictor), base)
         chosen = replace(chosen, notes=[*chosen.notes, EXPECTED])
     asked = str(suite) if isinstance(suite, str | Path) else chosen.name
-    plan = make_plan(
+    keep, until = chosen.keep_images if keep_images is None else keep_images, Deadline(budget)
+    planned = partial(
+        make_plan,
         str(name or getattr(predictor, "__qualname__", type(predictor).__name__)),
         scored_predictors(subject, chosen.also if also is None else also, default_base=also is None),
-        chosen,
-        SuiteRequest(suite=asked, aware=aware, keep_images=bool(keep_images), command=command),
-        world_size,
+        asked=SuiteRequest(suite=asked, aware=aware, keep_images=bool(keep_images), command=command),
+        world_size=world_size,
         data=description,
         threat=threat,
         seed=seed,
@@ -140,16 +146,27 @@ def evaluate(
         all_states=not union if all_states is None else all_states,
         answers=answers,
     )
-    check_buildable(plan.specs, subject, seed, classes)
-    join(store, plan.wanted, rank, lambda: any(batch_dependent(s, x) for s in plan.scored.values()))
+
+    def attacked_by(suite: Suite) -> tuple[Plan, Runner, bool]:
+        plan = planned(suite=suite)
+        check_buildable(plan.specs, subject, seed, classes)
+        join(store, plan.wanted, rank, lambda: any(batch_dependent(s, x) for s in plan.scored.values()))
+        runner = Runner(
+            plan, x, y, store, budget=until.left(), keep_images=keep, rank=rank, world_size=world_size, report=report
+        )
+        return plan, runner, runner.run()
+
     store.clean_up()
     if chosen.audited and say is not None:
-        say(announce(len(y), beside="base" in plan.scored))
-    keep = chosen.keep_images if keep_images is None else keep_images
-    runner = Runner(plan, x, y, store, budget=budget, keep_images=keep, rank=rank, world_size=world_size, report=report)
-    complete = runner.run()
-    audit = finish_audit(plan, store, x, y, write=rank == 0) if chosen.audited and complete else None
-    return read_verdict(store, complete=complete, bounds=runner.bounds.now(), audit=audit, given_up=runner.given_up)
+        say(announce(len(y), beside=subject.undefended is not None))
+    plan, runner, complete = attacked_by(chosen)
+    audited, number = chosen.audited and complete, 0
+    while complete and number < chosen.rounds and (more := escalation(store, plan, number + 1, classes)):
+        number += 1
+        plan, runner, complete = attacked_by(replace(chosen, specs=[*plan.specs, *more]))
+    audit = finish_audit(plan, store, x, y, write=rank == 0) if audited else None
+    found = read_verdict(store, complete=complete, bounds=runner.bounds.now(), audit=audit, given_up=runner.given_up)
+    return replace(found, notes=[*found.notes, CUT_OFF]) if audited and not complete else found
 
 
 def checked_first_logits(subject: Subject, x: Tensor, y: Tensor) -> Tensor:

@@ -94,7 +94,7 @@ def read_verdict(
 ) -> Verdict:
     """The verdict from the results of a store."""
     union_mode, grid = store.manifest.union, metrics.minimum_attacks(store)
-    finished = [] if union_mode else [name for name in store.attacks if store.complete(name)]
+    finished = [] if union_mode else [name for name in metrics.whole_attacks(store) if store.complete(name)]
     return Verdict(
         store=store,
         complete=complete,

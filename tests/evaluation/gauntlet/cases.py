@@ -13,7 +13,7 @@ from tests.evaluation.gauntlet import false_defences as false
 from tests.evaluation.gauntlet import true_gains as true
 from tests.evaluation.gauntlet.models import EPS, adversarial, data, standard
 
-BUDGET = Budget(steps=30, search=20, restarts=2, square={"n_queries": 300})
+BUDGET = Budget(steps=100, search=30, restarts=2, rounds=2, square={"n_queries": 300})
 FEW = 110
 """Images of the predictors that look every image up."""
 

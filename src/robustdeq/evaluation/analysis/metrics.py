@@ -48,6 +48,11 @@ def judged_attacks(store: Store) -> list[str]:
     return [name for name, record in records if record.spec.counts(threat)]
 
 
+def whole_attacks(store: Store) -> list[str]:
+    """Names of the attacks that were not restricted to the survivors of others: they have an accuracy of their own."""
+    return [name for name, record in store.manifest.attacks.items() if record.spec.survivors is None]
+
+
 def minimum_attacks(store: Store) -> list[str]:
     """Names of the attacks of the paper's minimum: the grid; without dynamics, PGD-10 on the predictor's gradient."""
     if store.manifest.dynamic:
@@ -68,7 +73,7 @@ def accuracy(
 
     Args:
         store: The store.
-        attacks: Names of attacks; all if not given.
+        attacks: Names of attacks; if not given, all but those that were run on the survivors of others.
         predictor: One of the scored predictors; all if not given.
         state: "1".."N", "final", "deployed" (the one each predictor deploys), or None for all.
 
@@ -76,7 +81,7 @@ def accuracy(
         attack, predictor, state, accuracy, low, high (Wilson, 95%), images, complete. Under `union` an accuracy is that
         of the images that the attack was run on only; use `union_accuracy` there.
     """
-    rows = store.rows(attacks)
+    rows = store.rows(whole_attacks(store) if attacks is None else attacks)
     if predictor is not None:
         rows = rows.filter(pl.col("predictor") == predictor)
     if state is not None:

@@ -48,6 +48,8 @@ class Audit:
     """Union accuracy minus that of the static base, paired image by image."""
     attacks: dict[str, Share]
     base_attacks: dict[str, Share]
+    survivors: dict[str, Share]
+    """Of attacks on the survivors of others: the share of these that is still right."""
     probes: Probes
     seconds: float
     """Seconds per image of a prediction; shown, never compared."""
@@ -67,7 +69,7 @@ class Audit:
         """The accuracies of the predictor and of its static base, the flags, and the verdict, as text."""
 
         def line(name: str, *values: Share | Difference | str | None) -> str:
-            return f"{name:24}" + "".join(f"  {value!s:>26}" for value in values if value is not None)
+            return f"{name:32}" + "".join(f"  {value!s:>26}" for value in values if value is not None)
 
         beside, costs = self.base_union is not None, (self.probes.cost, self.probes.base_cost)
         seconds = (self.seconds, self.base_seconds)
@@ -75,6 +77,7 @@ class Audit:
             line("accuracy", "deployed", "static base" if beside else None),
             line("clean", self.clean, self.base_clean),
             *(line(name, share, self.base_attacks.get(name)) for name, share in self.attacks.items()),
+            *(line(f"{name}, survivors", share) for name, share in self.survivors.items()),
             line("union", self.union, self.base_union),
             *([] if self.gain is None else [line("gain over static base", self.gain)]),
             line("evaluations of f", *(f"{cost:.1f}" for cost in costs[: 1 + beside])),
@@ -137,10 +140,21 @@ def judge(store: Store, probes: Probes, seconds: float, base_seconds: float | No
         gain=gain,
         attacks=metrics.attack_shares(store),
         base_attacks=metrics.attack_shares(store, predictor="base") if has_base else {},
+        survivors=_on_survivors(store, inside),
         probes=probes,
         seconds=seconds,
         base_seconds=base_seconds,
     )
+
+
+def _on_survivors(store: Store, inside: list[str]) -> dict[str, Share]:
+    """Accuracy of the predictor that each attack on survivors was aimed at, on the images that it was run on."""
+    specs = [record.spec for name, record in store.manifest.attacks.items() if name in inside]
+    found: dict[str, Share] = {}
+    for spec in specs:
+        if spec.survivors is not None:
+            found |= metrics.attack_shares(store, [spec.name], predictor=spec.survivors)
+    return found
 
 
 def read_audit(store: Store) -> Audit | None:

@@ -13,9 +13,6 @@ from robustdeq.evaluation.audit.flags import FLAGS, Flag, paired_flag, share_fla
 from robustdeq.evaluation.audit.probes import Probes
 from robustdeq.evaluation.store.store import Store
 
-BLACK_BOX = ("square", "stored")
-"""Attacks that see no gradient; those on the undefended base count as black-box too."""
-
 
 def measured_flags(store: Store, probes: Probes) -> list[Flag]:
     """All flags that the store's attacks and the probes allow to judge."""
@@ -39,7 +36,7 @@ def _probed(probes: Probes) -> Iterator[Flag]:
 
 def _attacked(store: Store) -> Iterator[Flag]:
     configs, inside = store.manifest.attacks, metrics.judged_attacks(store)
-    black = [name for name in inside if configs[name].spec.attack in BLACK_BOX or configs[name].spec.on == "base"]
+    black = [name for name in inside if configs[name].spec.black]
     white = [name for name in inside if name not in black]
     by_white, by_black = (np.all(metrics.outcomes(store, names)[0], axis=1) for names in (white, black))
     if black:

@@ -56,6 +56,17 @@ class Effort:
         return Effort(self.cost + other.cost, self.images + other.images)
 
 
+class Deadline:
+    """The end of a time budget that several runs share."""
+
+    def __init__(self, budget: float | None) -> None:
+        self.budget, self.started = budget, time.monotonic()
+
+    def left(self) -> float | None:
+        """Seconds that are left, at least 0; None without a budget."""
+        return None if self.budget is None else max(0.0, self.budget - (time.monotonic() - self.started))
+
+
 class Tracker:
     """Times the work items and forecasts the next ones.
 

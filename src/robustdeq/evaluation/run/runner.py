@@ -15,7 +15,7 @@ from robustdeq.evaluation.analysis.metrics import strongest
 from robustdeq.evaluation.run import resume
 from robustdeq.evaluation.run.batch import Batches
 from robustdeq.evaluation.run.plan import Plan
-from robustdeq.evaluation.run.progress import DEPLOYED_ROWS, Bounds, Effort, Progress, Tracker
+from robustdeq.evaluation.run.progress import Bounds, Effort, Progress, Tracker
 from robustdeq.evaluation.run.resume import PartialItem
 from robustdeq.evaluation.run.schedule import Bundle, Item, Schedule
 from robustdeq.evaluation.store.attack_spec import AttackSpec
@@ -137,7 +137,7 @@ class Runner:
             images, written = len(index), list(bundle)
         else:
             images, written = self._run_attacks(
-                bundle, self._survivors(first, index) if self.plan.wanted.union else index
+                bundle, self._survivors(first, index) if self.schedule.leaves(first.attack) else index
             )
         seconds = self.tracker.elapsed()
         if first.attack is not None:
@@ -194,9 +194,11 @@ class Runner:
 
     def _survivors(self, item: Item, index: Tensor) -> Tensor:
         """Images that are classified correctly, and that no earlier attack of this plan has broken."""
-        lost = [self.store.shard_rows(None, item.shard).filter(DEPLOYED_ROWS & ~pl.col("correct"))]
+        who = self.schedule.specs[str(item.attack)].survivors or "deployed"
+        rows = pl.col("deployed") & (pl.col("predictor") == who)
+        lost = [self.store.shard_rows(None, item.shard).filter(rows & ~pl.col("correct"))]
         for other in self.schedule.earlier(item):
-            lost.append(self.store.shard_rows(other.attack, other.shard).filter(DEPLOYED_ROWS & pl.col("success")))
+            lost.append(self.store.shard_rows(other.attack, other.shard).filter(rows & pl.col("success")))
         broken = set(pl.concat([part.select("image") for part in lost]).collect()["image"].to_list())
         return torch.tensor([i for i in index.tolist() if i not in broken], dtype=torch.int64)
 

@@ -70,18 +70,26 @@ class Schedule:
         if item.attack is None:
             return []
         needed = [Item(None, item.shard)]
-        if self.plan.wanted.union:
+        if self.leaves(item.attack):
             needed += self.earlier(item)
         if self.specs[item.attack].oracle == "strongest":
             needed += [other for other in self.items if other.attack and self.specs[other.attack].in_grid]
         return needed
 
+    def leaves(self, attack: str | None) -> bool:
+        """Whether images leave before the attack, because attacks before it have broken them."""
+        return attack is not None and (self.plan.wanted.union or self.specs[attack].survivors is not None)
+
     def earlier(self, item: Item) -> list[Item]:
-        """Under union, the attacks that the shard's images must survive before this one."""
+        """The attacks that the shard's images must survive before this one."""
         assert item.attack is not None
-        names = list(self.specs)
+        names, spec = list(self.specs), self.specs[item.attack]
         before = (self.specs[name] for name in names[: names.index(item.attack)])
-        inside = [spec.name for spec in before if spec.counts(self.plan.wanted.threat)]
+        inside = [
+            other.name
+            for other in before
+            if other.counts(self.plan.wanted.threat) and not (spec.survivors == "deployed" and other.black)
+        ]
         return [
             Item(name, item.shard) for name in inside if item.shard * self.plan.wanted.shard_size < self.limit(name)
         ]
@@ -93,8 +101,8 @@ class Schedule:
             begin, end = self.span(item)
             spec = None if item.attack is None else self.specs[item.attack]
             images = (end - begin) - min(kept.get(item, 0), end - begin)
-            leaves = spec is not None and (self.plan.wanted.union or not spec.every_image)
+            leaves = spec is not None and (self.leaves(spec.name) or not spec.every_image)
             share = float(unbroken[begin:end].mean()) if leaves else 1.0
             cost = self.plan.subject.states + 1.0 if spec is None else spec.cost()
-            total += Effort(share * cost * images, (share if self.plan.wanted.union else 1.0) * images)
+            total += Effort(share * cost * images, (share if self.leaves(item.attack) else 1.0) * images)
         return total

@@ -51,6 +51,9 @@ class AttackSpec:
     """The predictor under attack: the deployed one, or its static base."""
     every_image: bool = True
     """Whether to attack every image to the last step, or to leave misclassified and broken images alone."""
+    survivors: Target | None = None
+    """If given, it runs only on the images that this predictor still gets right after the attacks before it. Attacks
+    without gradients of the predictor do not count for "deployed": what they alone break is attacked again."""
     limit: int | None = None
     """Number of images to attack, the first of the data; None for all."""
     diagnostics: bool = False
@@ -125,6 +128,11 @@ class AttackSpec:
         inside = self.norm == type(threat).__name__ and self.eps <= threat.eps + ROUNDING
         return inside and self.group != SANITY
 
+    @property
+    def black(self) -> bool:
+        """Whether it sees no gradient of the deployed predictor: Square, images of other stores or of the base."""
+        return self.attack in ("square", "stored") or self.on == "base"
+
     def runs_on(self, images: int) -> int:
         """Number of images that it is run on, of so many."""
         return images if self.limit is None else min(images, self.limit)
@@ -137,8 +145,8 @@ class AttackSpec:
     def identity(self) -> dict[str, Any]:
         """The fields that decide what happens to an image."""
         content = {**asdict(self), "diagnostics": False}  # no influence, but part of the hashes of existing stores
-        free = ("name", "group") if self.code else ("name", "group", "code")
-        return {key: value for key, value in content.items() if key not in free}
+        unset = {name for name in ("code", "survivors") if not getattr(self, name)}  # younger than existing stores
+        return {key: value for key, value in content.items() if key not in {"name", "group", *unset}}
 
     def seed(self, seed: int) -> int:
         """Seed of this attack in an evaluation with the given seed."""

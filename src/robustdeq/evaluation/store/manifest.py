@@ -18,6 +18,8 @@ from robustdeq.threat import Threat
 
 FORMAT = "robustdeq-evaluation"
 VERSION = 1
+YOUNGER = ("code", "survivors")
+"""Fields of an attack that stores of earlier versions lack; left out where they are not set."""
 
 _FIRST_DIRECTIONS = {"paper": "gradient", "released": "sign"}
 """What the variants did in stores that do not say it: the first ones did not record switches."""
@@ -156,7 +158,7 @@ class AttackRecord:
         resolved = content.get("resolved")
         return cls(
             spec=AttackSpec(
-                **{f.name: content[f.name] for f in fields(AttackSpec) if f.name != "code" or "code" in content}
+                **{f.name: content[f.name] for f in fields(AttackSpec) if f.name not in YOUNGER or f.name in content}
             ),
             hash=content["hash"],
             resolved=None if resolved is None else _read(ResolvedOracle, resolved),
@@ -166,8 +168,9 @@ class AttackRecord:
         """The record as JSON, with what follows from the attack itself: cost, and whether it may be called AA."""
         spec = self.spec
         content = {**asdict(spec), "hash": self.hash, "cost": spec.cost(), "is_aa": spec.is_standard_autoattack}
-        if not spec.code:
-            del content["code"]
+        for name in YOUNGER:
+            if not getattr(spec, name):
+                del content[name]
         return content if self.resolved is None else {**content, "resolved": asdict(self.resolved)}
 
 

@@ -89,7 +89,11 @@ def stored_attacks(source: Source, data: DataRecord) -> list[AttackSpec]:
             f"{folder} was evaluated with --union, where broken images leave: it has no images for a transfer; "
             "evaluate it with --keep-images and without --union into another folder"
         )
-    own = [r for r in manifest.attacks.values() if r.spec.attack != "stored" and r.spec.group != SANITY]
+    own = [
+        r
+        for r in manifest.attacks.values()
+        if r.spec.attack != "stored" and r.spec.group != SANITY and r.spec.survivors is None
+    ]
     kept = [record for record in own if store.has_images(record.spec.name)]
     _check_same_images(store, data)
     if not kept:

@@ -185,7 +185,8 @@ class Store:
     def _examine(self, path: Path, rows: pl.DataFrame, attack: str | None, shard: int) -> None:
         """Refuse rows of other images than the shard's, and of an attack on another predictor than that of `clean`."""
         span, images = self.span(attack, shard), rows["image"].unique().sort()
-        some = self.manifest.union and attack is not None
+        manifest = self.manifest
+        some = attack is not None and (manifest.union or manifest.attacks[attack].spec.survivors is not None)
         if some and (outside := set(images) - set(span)):
             raise DamagedFileError(path, f"it has image {min(outside)}, and the shard's are {_shown(span)}")
         if not some and images.to_list() != list(span):

@@ -24,12 +24,16 @@ class Budget:
     search: int
     """Steps of APGD and of the attacks through the defence."""
     restarts: int
+    rounds: int
+    """Rounds, at most, in which the strongest attacks are repeated on what survives."""
     square: Mapping[str, int] = field(default_factory=dict)
     """Options of Square; by default its standard ones, as in Table 4, so that one store holds it once."""
 
 
-FULL = Budget(steps=100, search=100, restarts=5)
-REDUCED = Budget(steps=12, search=6, restarts=1, square={"n_queries": 15})
+TARGETS = 3
+"""Target classes of the targeted attack on survivors, the likeliest wrong ones."""
+FULL = Budget(steps=100, search=100, restarts=5, rounds=3)
+REDUCED = Budget(steps=12, search=6, restarts=1, rounds=1, square={"n_queries": 15})
 """For demonstrations that take seconds."""
 
 
@@ -74,8 +78,25 @@ def audit_suite(context: Context, budget: Budget = FULL) -> Suite:
     eps = max(LARGE[type(context.threat).__name__], context.threat.eps)
     long = {"steps": steps, "step_size": eps / 10}
     large = replace(ready(context), name="large-eps", group=SANITY, eps=eps, options=long)
-    specs += [square(context, options=budget.square, group="audit"), large]
-    return Suite("audit", specs, audited=True)
+    specs += [large, *_on_survivors(context, budget, oracle, options)]
+    return Suite("audit", specs, audited=True, rounds=budget.rounds)
+
+
+def _on_survivors(context: Context, budget: Budget, oracle: str, options: dict[str, Any]) -> list[AttackSpec]:
+    """Other losses and restarts with the best gradient there is, and Square, on what the attacks before them leave."""
+    best, shown, prefix = ("exact", {}, "exact") if context.dynamic else (oracle, options, "apgd")
+    left: dict[str, Any] = {"survivors": "deployed", "every_image": False}
+    specs = []
+    if context.dynamic and "dlr" in context.losses:
+        specs.append(_apgd(context, "exact-dlr", best, shown, loss="dlr", n_iter=budget.search))
+    if context.classes is None or context.classes >= 4:
+        targeted = {"loss": "dlr_targeted", "targets": TARGETS, "n_iter": budget.search}
+        specs.append(_apgd(context, f"{prefix}-targeted", best, shown, **targeted))
+    if context.dynamic and budget.restarts > 1:
+        again = {"loss": "ce", "restarts": budget.restarts, "n_iter": budget.search}
+        specs.append(_apgd(context, "exact-restarts", best, shown, **again))
+    specs.append(square(context, "square-survivors", options=budget.square, group="audit"))
+    return [replace(spec, **left) for spec in specs]
 
 
 def reduced_audit(context: Context) -> Suite:

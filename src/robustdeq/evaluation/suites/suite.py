@@ -33,6 +33,8 @@ class Suite:
     """Further predictors that every adversarial image is scored on."""
     audited: bool = False
     """Whether the audit judges the results when all attacks are done."""
+    rounds: int = 0
+    """Number of rounds, at most, in which the strongest attacks are repeated on the survivors of all."""
 
 
 @dataclass(frozen=True)

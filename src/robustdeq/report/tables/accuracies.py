@@ -136,7 +136,11 @@ def other_attacks(results: list[Result]) -> Table:
     """Accuracy under each attack outside the grid, with its settings."""
     rows = []
     for r in results:
-        for spec in (record.spec for record in r.manifest.attacks.values() if not record.spec.in_grid):
+        for spec in (
+            record.spec
+            for record in r.manifest.attacks.values()
+            if not record.spec.in_grid and record.spec.survivors is None
+        ):
             settings = {**spec.options, **spec.oracle_options}
             told = ", ".join(f"{k} {budget(v) if k == 'step_size' else v}" for k, v in settings.items())
             words = (r.name, spec.name, spec.group, f"{spec.attack} / {spec.oracle}", budget(spec.eps), told)
