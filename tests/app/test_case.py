@@ -13,6 +13,7 @@ CASES = [
     Case(model="a/b c", image="data:image/png;base64,AB+/=", label=0, attack="apgd", eps="8/255", steps=3, seed=7),
     Case(model="m", oracle="unrolled", oracle_state=2, oracle_steps=4, oracle_damping=1.0, oracle_view="aware"),
     Case(model="m:f", defence="none", state="final"),
+    Case(model="m", oracle="carried", defence_resolve=False, defence_history="kept", defence_final_input="received"),
     Case(model="m", defence_variant="released", defence_direction="gradient", defence_every=4, defence_steps=0),
 ]
 
@@ -42,6 +43,8 @@ def test_every_field_has_a_flag():
         ({"atack": "pgd"}, "a case has no 'atack'; did you mean attack?"),
         ({"attack": "fgsm"}, "attack must be one of none, pgd, apgd, got 'fgsm'"),
         ({"steps": "many"}, "steps must be a whole number, got 'many'"),
+        ({"defence_resolve": "perhaps"}, "defence_resolve must be true or false, got 'perhaps'"),
+        ({"defence_history": "lost"}, "defence_history must be one of kept, restarted, got 'lost'"),
         ({"steps": "0"}, "steps must be 1 to 1000, got 0"),
         ({"oracle_damping": "x"}, "oracle_damping must be a number, got 'x'"),
     ],

@@ -40,6 +40,14 @@ CASES = [
     Case(**FAST, image=drawn_digit(), attack="apgd", defence_variant="released", seed=3),
     Case(**FAST, image=drawn_digit(), label=3, oracle="watched", state="final"),
     Case(**FAST, image="photo:flower", attack="none", defence="none"),
+    Case(
+        **FAST,
+        image="test:9",
+        oracle="carried",
+        oracle_view="bpda",
+        defence_resolve=False,
+        defence_direction="gradient",
+    ),
 ]
 
 

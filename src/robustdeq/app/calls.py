@@ -70,6 +70,8 @@ def oracle_of(case: Case, dynamic: bool) -> Call:
         case "unrolled":
             chosen = {"state": case.oracle_state, "steps": case.oracle_steps, "damping": case.oracle_damping}
             return call("UnrolledState", deployed, **chosen, **({"aware": True} if view == "aware" else {}))
+        case "carried":
+            return call("oracles.CarriedEstimate", deployed, **seen)
         case "exact":
             options: dict[str, dict[str, Any]] = {
                 "oblivious": {"oblivious": True},

@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, urlencode
 from robustdeq.host.suggestions import did_you_mean
 
 Attack = Literal["none", "pgd", "apgd"]
-Surrogate = Literal["ready", "unrolled", "exact", "watched", "direct"]
+Surrogate = Literal["ready", "unrolled", "carried", "exact", "watched", "direct"]
 View = Literal["oblivious", "aware", "bpda"]
 
 
@@ -37,6 +37,11 @@ class Case:
     defence: Literal["none", "entropy"] = "entropy"
     defence_variant: Literal["paper", "released"] = "paper"
     defence_direction: Literal["gradient", "sign"] = "sign"
+    defence_resolve: bool | None = None
+    defence_history: Literal["kept", "restarted"] | None = None
+    defence_handed_on: Literal["iterate", "lowest"] | None = None
+    defence_final_input: Literal["purified", "received"] | None = None
+    """These four are as the variant has them unless they are given."""
     defence_every: int = 2
     defence_steps: int = 10
     state: str = ""
@@ -44,8 +49,10 @@ class Case:
 
     def __post_init__(self) -> None:
         for name, hint in get_type_hints(Case).items():
-            value, choices = getattr(self, name), get_args(hint)
-            if get_origin(hint) is Literal and value not in choices:
+            value = getattr(self, name)
+            literal = next((part for part in (hint, *get_args(hint)) if get_origin(part) is Literal), None)
+            choices = get_args(literal)
+            if choices and value not in (choices if literal is hint else (*choices, None)):
                 raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
         for name, low, high in (("steps", 1, 1000), ("oracle_steps", 1, 100), ("defence_steps", 0, 1000)):
             if not low <= getattr(self, name) <= high:
@@ -73,12 +80,12 @@ class Case:
     @property
     def query(self) -> str:
         """The case as the end of a link."""
-        return urlencode(self.changed())
+        return urlencode({name: _shown(value) for name, value in self.changed().items()})
 
     def command(self, *words: str) -> str:
         """The command line that shows it."""
         given = self.changed()
-        flags = [part for name, value in given.items() if name != "model" for part in (flag(name), str(value))]
+        flags = [part for name, value in given.items() if name != "model" for part in (flag(name), _shown(value))]
         return shlex.join(["robustdeq", "explore", given["model"], *flags, *words])
 
 
@@ -87,8 +94,17 @@ def flag(name: str) -> str:
     return "--" + name.replace("defence_", "defence.").replace("_", "-")
 
 
+def _shown(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def _typed(name: str, hint: Any, value: Any) -> Any:
     kind = next((kind for kind in (int, float) if hint is kind or kind in get_args(hint)), str)
+    if bool in get_args(hint):
+        known = {"true": True, "false": False, "none": None, "": None}
+        if str(value).lower() not in known:
+            raise ValueError(f"{name} must be true or false, got {value!r}")
+        return known[str(value).lower()]
     try:
         return None if value is None else kind(value)
     except (TypeError, ValueError):

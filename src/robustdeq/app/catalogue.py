@@ -51,6 +51,8 @@ class Catalogue:
     resolve: Callable[[str], Any]
     """Opens a model by its name."""
     data_root: Path | None = None
+    flags: Sequence[str] = ()
+    """Flags that the explorer was started with, which its command lines repeat."""
     files: bool = False
     """Whether a case may name an image file: on the command line, not from a page."""
     _opened: dict[str, Any] = field(default_factory=dict)

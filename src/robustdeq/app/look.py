@@ -40,6 +40,8 @@ class Looked:
     deployed: Call | Name
     dataset: str | None
     data_root: Path | None
+    flags: tuple[str, ...]
+    """Further flags of the command line: where the data are, and whose code may run."""
     data_options: dict[str, Any]
     labelled: bool
     """Whether the label was given or is the test set's."""
@@ -52,8 +54,7 @@ class Looked:
     @property
     def command(self) -> str:
         """The command line that writes this view into a folder."""
-        root = [] if self.data_root is None else ["--data-root", str(self.data_root)]
-        return self.case.command(*root, "--export", "case")
+        return self.case.command(*self.flags, "--export", "case")
 
 
 def look(case: Case, catalogue: Catalogue, deploy: Deploy, progress: Progress = lambda *_: None) -> Looked:
@@ -70,8 +71,11 @@ def look(case: Case, catalogue: Catalogue, deploy: Deploy, progress: Progress = 
     defending = case.defence == "entropy" and dynamic and not model.defended
     settings: dict[str, Any] = {
         "every": case.defence_every, "steps": case.defence_steps, "step_size": eps / 4, "radius": eps,
-        "variant": case.defence_variant, "direction": case.defence_direction,
+        "variant": case.defence_variant, "direction": case.defence_direction, "resolve": case.defence_resolve,
+        "history": case.defence_history, "handed_on": case.defence_handed_on,
+        "final_input": case.defence_final_input,
     }  # fmt: skip
+    settings = {name: value for name, value in settings.items() if value is not None}
     state = case.state or None
     plain = deploy(model, defence=None, state=state)
     deployed = deploy(model, defence=settings, state=state) if defending else plain
@@ -115,6 +119,7 @@ def look(case: Case, catalogue: Catalogue, deploy: Deploy, progress: Progress = 
         deployed=deployed_of(deployed, model, settings),
         dataset=known.dataset,
         data_root=catalogue.data_root,
+        flags=tuple(catalogue.flags),
         data_options=known.options_for(known.dataset) if known.dataset else {},
         labelled=given is not None,
     )

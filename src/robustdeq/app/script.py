@@ -10,13 +10,16 @@ from robustdeq.app.look import Looked
 def script(looked: Looked) -> str:
     """A script that makes the attacked image of a view, and prints the predictions at every state."""
     case = looked.case
-    lines = ["import torch", "", "import robustdeq as rd", *_imports(looked), ""]
+    own = looked.flags[looked.flags.index("--import") + 1].split(",") if "--import" in looked.flags else []
+    own = [f"import {module}" for module in own]
+    lines = ["import torch", "", "import robustdeq as rd", *_imports(looked), *own, ""]
     if ":" in case.model:
         module, _, function = case.model.partition(":")
         lines[1:1] = ["", f"from {module} import {function.split('.')[0]}"][1:]
         lines.append(f"model = {function}()")
     else:
-        lines.append(f"model = rd.load({case.model!r})")
+        trust = ", trust=True" if "--trust" in looked.flags else ""
+        lines.append(f"model = rd.load({case.model!r}{trust})")
     lines += _image(looked)
     lines.append(f"deployed = {looked.deployed.name if isinstance(looked.deployed, Name) else looked.deployed}")
     label = looked.view.label

@@ -33,12 +33,17 @@ PAGE = 10
 CHOICES = {
     "attack": [("none", "none"), ("pgd", "PGD"), ("apgd", "APGD")],
     "oracle": [
-        ("ready", "ready-made"), ("unrolled", "state (i, K, lambda)"), ("exact", "exact, through the solver"),
+        ("ready", "ready-made"), ("unrolled", "state (i, K, lambda)"), ("carried", "implicit, carried along"),
+        ("exact", "exact, through the solver"),
         ("watched", "watched states"), ("direct", "the model's own"),
     ],
     "oracle_view": [("oblivious", "the undefended model"), ("aware", "the defence"), ("bpda", "the defence, BPDA")],
     "defence": [("none", "none"), ("entropy", "entropy reduction")],
     "defence_variant": [("paper", "as in the paper"), ("released", "as released")],
+    "defence_resolve": [("", "as the variant"), ("true", "yes"), ("false", "no")],
+    "defence_history": [("", "as the variant"), ("kept", "kept"), ("restarted", "restarted")],
+    "defence_handed_on": [("", "as the variant"), ("iterate", "last iterate"), ("lowest", "lowest residual")],
+    "defence_final_input": [("", "as the variant"), ("purified", "purified"), ("received", "received")],
     "defence_direction": [("sign", "the sign"), ("gradient", "the gradient")],
 }  # fmt: skip
 

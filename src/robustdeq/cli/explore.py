@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -22,7 +23,7 @@ def run(
     image: str | None = None,
     label: int | None = None,
     attack: Literal["none", "pgd", "apgd"] | None = None,
-    oracle: Literal["ready", "unrolled", "exact", "watched", "direct"] | None = None,
+    oracle: Literal["ready", "unrolled", "carried", "exact", "watched", "direct"] | None = None,
     oracle_state: int | None = None,
     oracle_steps: int | None = None,
     oracle_damping: float | None = None,
@@ -33,6 +34,10 @@ def run(
     defence: Literal["none", "entropy"] | None = None,
     defence_variant: Literal["paper", "released"] | None = None,
     defence_direction: Literal["gradient", "sign"] | None = None,
+    defence_resolve: bool | None = None,
+    defence_history: Literal["kept", "restarted"] | None = None,
+    defence_handed_on: Literal["iterate", "lowest"] | None = None,
+    defence_final_input: Literal["purified", "received"] | None = None,
     defence_every: int | None = None,
     defence_steps: int | None = None,
     state: str | None = None,
@@ -67,6 +72,10 @@ def run(
         defence: Entropy reduction of the attacked image, which is shown unless this says none.
         defence_variant: The paper's algorithm (default) or that of the released code.
         defence_direction: The image moves along the gradient or its sign (default).
+        defence_resolve: Whether the state is solved again with the moved image; by default as the variant has it.
+        defence_history: What becomes of the solver's factors at an intervention; by default as the variant has it.
+        defence_handed_on: State that a segment hands to the next; by default as the variant has it.
+        defence_final_input: Image that the final state is unrolled with; by default as the variant has it.
         defence_every: T_f, the solver steps between interventions; 2 by default.
         defence_steps: R, the inner iterations of an intervention; 10 by default.
         state: State that predicts, 1..N or final; by default 8, or the solver's last if it has fewer.
@@ -95,8 +104,10 @@ def run(
     console = Console()
     models = [] if ckpt is None else [ckpt]
     models += [name for name in (*_trained(), *shipped()) if name not in models]
+    flags = [] if data_root is None else ["--data-root", str(data_root)]
+    flags += ["--trust"] * trust + (["--import", imports] if imports else [])
     trusted = {ckpt: trust or import_modules(imports)}
-    catalogue = Catalogue(models, lambda name: resolve(name, trusted.get(name, ())), data_root, files=True)
+    catalogue = Catalogue(models, lambda name: resolve(name, trusted.get(name, ())), data_root, flags, files=True)
     chosen = {name: given[name] for name in Case.__dataclass_fields__ if name in given}
     case = Case.of({"model": ckpt or _first(catalogue), **chosen})
     if export is not None:
@@ -140,5 +151,9 @@ def _trained() -> list[str]:
 
 def _first(catalogue: robustdeq.app.catalogue.Catalogue) -> str:
     """The newest model trained here, else the first of the shipped ones whose images are at hand."""
-    *here, last = [*_trained()[:1], *FIRST]
-    return next((n for n in here if not isinstance(catalogue.test_images(catalogue.open(n)), str)), last)
+    *some, last = [*_trained()[:1], *FIRST]
+    for name in some:
+        with suppress(RuntimeError, ValueError, OSError):  # a checkpoint that cannot be opened is no place to begin
+            if not isinstance(catalogue.test_images(catalogue.open(name)), str):
+                return name
+    return last
