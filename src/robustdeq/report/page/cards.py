@@ -33,6 +33,23 @@ class Row:
     base: list[Measure] = field(default_factory=list)
     """The numbers of its static base on the same images; empty where these are the card's first row."""
 
+    @property
+    def words(self) -> str:
+        """What the gain means, and the audit's verdict with its reason unless that is the gain."""
+        found = [self.verdict] if self.verdict else []
+        if self.audit is not None:
+            found.append(f"audit: {self.audit.verdict}{_because(self.audit, bool(found))}")
+        return " ".join(f"{text[0].upper()}{text[1:]}." for text in found)
+
+    @property
+    def tone(self) -> str:
+        """Whether that is good or bad; empty if neither."""
+        verdict = None if self.audit is None else self.audit.verdict
+        if verdict in ("masked", "broken") or (self.gain is not None and self.gain.high < 0):
+            return "bad"
+        shown = self.gain is not None and self.gain.low > 0 and not self.result.oblivious
+        return "yes" if verdict == "stands" or (verdict is None and shown) else ""
+
 
 @dataclass(frozen=True)
 class Card:
@@ -57,6 +74,14 @@ class Card:
         """The row that the model is ranked by: the deployed predictor without defence, else with one."""
         rows = self.rows or self.shown
         return next((row for row in rows if row.result.predictor == "deployed"), rows[0])
+
+
+def _because(audit: Audit, gained: bool) -> str:
+    if gained and audit.verdict == "no-gain":
+        return ""
+    if gained and audit.verdict == "undecided" and audit.decides is not None:
+        return f", about {about(audit.decides):,} images would decide"
+    return f", {audit.reason}"
 
 
 @once

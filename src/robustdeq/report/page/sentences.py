@@ -104,9 +104,11 @@ def _searches(table: Table) -> str:
 
 def _settings(table: Table) -> str:
     values = [
-        (f"T_f {_text(table, row, 'T_f')}, R {_text(table, row, 'R')}", n)
+        (f"T_f {_text(table, row, 'T_f')}, {name} of {row[0].text}", n)
+        for name in table.head
+        if name.startswith("R = ")
         for row in table.rows
-        if (n := _number_in(table, row, "PGD")) is not None
+        if (n := _number_in(table, row, name)) is not None
     ]
     return f"Which settings of the entropy reduction are best? {_ends(values)}." if values else ""
 
@@ -146,23 +148,29 @@ def _states(table: Table) -> str:
 
 
 def _differences(table: Table) -> str:
-    """Per question how often the interval lies above 0, below it, or holds it."""
+    """Per question how often the interval lies above 0, below it, or holds it.
+
+    Defences that only saw images made against the undefended model are left out, because that favours them.
+    """
     found: dict[str, Counter[str]] = {}
+    favoured = 0
     for row in table.rows:
+        if any("oblivious" in _text(table, row, whose) for whose in ("without", "with")):
+            favoured += 1
+            continue
         for column in ("PGD", "AA", "union"):
             ends = re.search(r"\[([+-][\d.]+), ([+-][\d.]+)\]", _text(table, row, column))
             if ends:
                 low, high = float(ends[1]), float(ends[2])
-                found.setdefault(row[0].text, Counter())["yes" if low > 0 else "worse" if high < 0 else "open"] += 1
-    said = []
-    for question, count in found.items():
-        words = [
-            f"{count[key]} {word}"
-            for key, word in (("yes", "better"), ("worse", "worse"), ("open", "not told apart"))
-            if count[key]
-        ]
-        said.append(f"{question} {', '.join(words)}")
-    return f"Of the comparisons under attack: {'; '.join(said)}." if said else ""
+                found.setdefault(row[0].text, Counter())["yes" if low > 0 else "no" if high < 0 else "open"] += 1
+    words = (("yes", "better"), ("no", "worse"), ("open", "not told apart"))
+    said = [
+        f"{question} {', '.join(f'{count[key]} {word}' for key, word in words if count[key])}."
+        for question, count in found.items()
+    ]
+    if favoured:
+        said.append(f"Left out: {favoured} rows whose defence only saw images made against the undefended model.")
+    return f"Comparisons under attack. {' '.join(said)}" if said else ""
 
 
 def _seeds(table: Table) -> str:
@@ -174,8 +182,15 @@ def _seeds(table: Table) -> str:
 
 def _audits(table: Table) -> str:
     verdicts = Counter(_text(table, row, "verdict") for row in table.rows)
-    said = ", ".join(f"{word} {count}" for word, count in sorted(verdicts.items()))
-    return f"Did any defence survive the audit? Verdicts: {said}."
+    said = ", ".join(f"{word} ({count})" for word, count in sorted(verdicts.items()))
+    return f"What do the audits conclude? {_started(said)}."
+
+
+def _flags(table: Table) -> str:
+    states = Counter(_text(table, row, "state") for row in table.rows)
+    raised = sorted({_text(table, row, "flag") for row in table.rows if _text(table, row, "state") == "raised"})
+    said = ", ".join(f"{states[word]} {word}" for word in ("raised", "undecided", "cleared") if states[word])
+    return f"Which flags are raised? {', '.join(raised) or 'None'}; {said}."
 
 
 def _attacks(table: Table) -> str:
@@ -207,5 +222,6 @@ _ANSWERS: dict[str, Callable[[Table], str]] = {
     "differences": _differences,
     "seeds": _seeds,
     "audit": _audits,
+    "flags": _flags,
     "attacks": _attacks,
 }

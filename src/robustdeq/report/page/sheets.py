@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from robustdeq.report.page.cards import Card
 from robustdeq.report.page.sentences import answer
-from robustdeq.report.tables.table import Cell, Table
+from robustdeq.report.tables.table import NONE, Cell, Table
 
 FEWEST = 2
 """Rows from which on a column that never changes says nothing."""
@@ -62,13 +62,16 @@ def make_sheets(tables: list[Table], cards: list[Card]) -> list[Sheet]:
 
 def _sheet(table: Table, slugs: Mapping[str, str]) -> Sheet:
     columns, everywhere = [], []
-    whose = table.head.index("whose") if "whose" in table.head else None
+    published = [row[0].text == NONE.text for row in table.rows]  # a row of the paper without a store
+    comparable = any(
+        cell.kind == "paper" for row, alone in zip(table.rows, published, strict=True) for cell in row if not alone
+    )
     apart = [
-        whose is not None and row[whose].text == "paper" and any(c.kind == "apart" for c in row) for row in table.rows
+        (alone and not comparable) or {cell.kind for cell in row} & {"ours", "bound", "apart"} == {"apart"}
+        for row, alone in zip(table.rows, published, strict=True)
     ]
-    comparable = any(cell.kind == "paper" for row in table.rows for cell in row)
     for k, name in enumerate(table.head):
-        cells = [row[k] for row in table.rows]
+        cells = [row[k] for row, beside in zip(table.rows, apart, strict=True) if not beside]
         if all(cell.kind == "none" or not cell.text for cell in cells):
             continue
         words = {cell.text for cell in cells}
