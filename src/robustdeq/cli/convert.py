@@ -34,6 +34,7 @@ def run(
     """
     from rich.console import Console
 
+    from robustdeq.host.terminal import printable
     from robustdeq.host.yaml_files import read_yaml
     from robustdeq.models import compat
     from robustdeq.threat import number
@@ -53,7 +54,8 @@ def run(
     model.save_pretrained(out)
     parameters = sum(p.numel() for p in model.parameters())
     console.print(
-        f"{out}: MDEQ with channels {model.config.channels}, {parameters:,} parameters, {model.solver}", markup=False
+        f"{printable(out)}: MDEQ with channels {model.config.channels}, {parameters:,} parameters, {model.solver}",
+        markup=False,
     )
 
 

@@ -99,6 +99,7 @@ def run(
     from robustdeq.cli.progress import counting
     from robustdeq.host.processes import launch
     from robustdeq.host.references import import_modules
+    from robustdeq.host.terminal import printable
 
     seconds = None if budget is None else duration(budget)
     checkpoint = resolve(ckpt, trust or import_modules(imports))
@@ -117,7 +118,7 @@ def run(
     console = Console(quiet=not first, stderr=as_json)
 
     def show(words: str) -> None:
-        console.print(words, soft_wrap=True, highlight=False, markup=False)
+        console.print(printable(words), soft_wrap=True, highlight=False, markup=False)
 
     with counting(console) as count:
         verdict = robustdeq.evaluation.evaluate(

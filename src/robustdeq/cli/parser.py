@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
 from itertools import pairwise
+from pathlib import Path
 from types import NoneType
 from typing import Annotated, Any, NoReturn, Union, get_args, get_origin, get_type_hints
 
@@ -36,8 +37,10 @@ class Parser(ArgumentParser):
         """The parameters that a command line gives; flags may be spelt with dashes or with underscores."""
         end = words.index("--") if "--" in words else len(words)
         known = [self._known(word) if word.startswith("--") else word for word in words[:end]]
-        options: dict[str, Any] = self.parse_args([*known, *words[end:]], defaults=False).as_dict()
-        return options
+        odd = [word for word in words if not _is_text(word)]
+        safe = [f"\ue000{odd.index(word)}" if word in odd else word for word in (*known, *words[end:])]
+        options: dict[str, Any] = self.parse_args(safe, defaults=False).as_dict()
+        return {name: _restored(value, odd) for name, value in options.items()}
 
     def _known(self, word: str) -> str:
         """A flag as this parser spells it; an unknown one is refused with the closest known one."""
@@ -73,6 +76,24 @@ class Parser(ArgumentParser):
 
     def _action(self, dest: str) -> Any:
         return next(action for action in self._actions if action.dest == dest)
+
+
+def _is_text(word: str) -> bool:
+    """Whether a word has bytes that are text only; file names may have others, which parsers of YAML refuse."""
+    try:
+        word.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _restored(value: Any, odd: Sequence[str]) -> Any:
+    """The value with the words that no parser takes in the places of their stand-ins."""
+    if isinstance(value, list):
+        return [_restored(part, odd) for part in value]
+    if isinstance(value, str | Path) and str(value).startswith("\ue000"):
+        return type(value)(odd[int(str(value)[1:])])
+    return value
 
 
 def refuse(message: str) -> NoReturn:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 BATCH = 64
 BLOCKS = "▁▂▃▄▅▆▇█"
+ASCII_BLOCKS = "_.:-=+*#"
 
 Record = dict[str, Any]
 
@@ -77,6 +78,7 @@ def run(
     from robustdeq.data import DataError, DataNotFoundError
     from robustdeq.data.photos import read_photo
     from robustdeq.host.references import import_modules
+    from robustdeq.host.terminal import complain
 
     if plot is not None:
         if plot.suffix != ".svg":
@@ -97,8 +99,6 @@ def run(
                 photos.append((record, read_photo(path, shape)))
             except (DataError, DataNotFoundError) as error:
                 record["error"] = str(error)
-            except OSError as error:
-                record["error"] = f"{path} cannot be read: {error.strerror or error}"
         for start in range(0, len(photos), BATCH):
             say(f"predicting: {start:,} of {len(photos):,}")
             batch = photos[start : start + BATCH]
@@ -114,7 +114,7 @@ def run(
         _show([record for record in records if "error" not in record])
     failed = [record["error"] for record in records if "error" in record]
     for message in failed:
-        print(f"robustdeq: error: {message}", file=sys.stderr)  # noqa: T201
+        complain(message)
     return 1 if failed else 0
 
 
@@ -190,6 +190,9 @@ def _show(answered: list[Record]) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from robustdeq.host.terminal import carries, printable
+
+    blocks = BLOCKS if carries(sys.stdout, BLOCKS) else ASCII_BLOCKS
     traced = any("converged" in r for r in answered)
     noted = any(r["notes"] for r in answered)
     table = Table("file", "class", box=box.SIMPLE)
@@ -198,16 +201,17 @@ def _show(answered: list[Record]) -> None:
         table.add_column(column)
     for r in answered:
         confidence = "-" if r["confidence"] is None else f"{r['confidence']:.1%}"
-        trace = [_trace(r["entropy"]), _ending(r)] if traced else []
-        table.add_row(r["file"], r["class"] or "none: not finite", confidence, *trace, *["; ".join(r["notes"])] * noted)
+        trace = [_trace(r["entropy"], blocks), _ending(r)] if traced else []
+        name, answer = printable(r["file"]), printable(r["class"] or "none: not finite")
+        table.add_row(name, answer, confidence, *trace, *["; ".join(r["notes"])] * noted)
     # names of files and classes are not markup
     Console(width=None if sys.stdout.isatty() else 140, markup=False, emoji=False).print(table)
 
 
-def _trace(values: list[float | None]) -> str:
+def _trace(values: list[float | None], blocks: str) -> str:
     """A bar per state, relative to the largest entropy of this trace, and the first and last value."""
     top = max((v for v in values if v is not None), default=0.0) or 1.0
-    bars = "".join("?" if v is None else BLOCKS[round(v / top * (len(BLOCKS) - 1))] for v in values)
+    bars = "".join("?" if v is None else blocks[round(v / top * (len(blocks) - 1))] for v in values)
     first, last = ("?" if v is None else f"{v:.2f}" for v in (values[0], values[-1]))
     return f"{bars} {first} to {last}"
 

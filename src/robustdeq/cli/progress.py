@@ -11,6 +11,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
+from robustdeq.host.terminal import carries, printable
+
 FIRST, EVERY, SHARE = 2.0, 30.0, 0.01
 """Seconds until the first line in a log; later lines follow after EVERY seconds or SHARE of the time so far."""
 
@@ -40,7 +42,7 @@ def counting(console: Console) -> Iterator[Count]:
     columns = (words, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console) as bar:
         task = bar.add_task("preparing", total=None)
-        yield lambda words, done, total: bar.update(task, description=words, completed=done, total=total)
+        yield lambda words, done, total: bar.update(task, description=printable(words), completed=done, total=total)
 
 
 @contextmanager
@@ -50,8 +52,9 @@ def saying(console: Console) -> Iterator[Say]:
         with closing(_Lines(console)) as lines:
             yield lines.say
         return
-    with console.status("starting") as status:
-        yield lambda words: status.update(Text(words))
+    dots = "dots" if carries(console.file, "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏") else "line"
+    with console.status("starting", spinner=dots) as status:
+        yield lambda words: status.update(Text(printable(words)))
 
 
 class _Lines:
@@ -85,7 +88,9 @@ class _Lines:
             if not self.held:
                 return
             elapsed = time.monotonic() - self.began
-            self.console.print(f"{clock(elapsed)}  {self.held}", soft_wrap=True, highlight=False, markup=False)
+            self.console.print(
+                f"{clock(elapsed)}  {printable(self.held)}", soft_wrap=True, highlight=False, markup=False
+            )
             self.console.file.flush()
             self.held, self.next, self.printed = "", time.monotonic() + max(EVERY, SHARE * elapsed), True
 

@@ -24,6 +24,7 @@ def run(dirs: list[Path], *, out: Path, format: Literal["html", "pdf"] = "html",
     from rich.console import Console
 
     from robustdeq.cli.progress import saying
+    from robustdeq.host.terminal import printable
     from robustdeq.report import write_report
     from robustdeq.report.pdf import find_browser
     from robustdeq.report.write import write_pdf
@@ -37,8 +38,10 @@ def run(dirs: list[Path], *, out: Path, format: Literal["html", "pdf"] = "html",
             say("printing report.pdf")
             printed = write_pdf(index)
     beside = "report.md, tables/*.csv, tables/*.tex, figures/*.svg"
-    console.print(f"{index} (and beside it {beside})", soft_wrap=True, markup=False)
+    console.print(printable(f"{index} (and beside it {beside})"), soft_wrap=True, markup=False)
     if format == "pdf":
-        console.print(str(printed), soft_wrap=True, markup=False)
+        console.print(printable(printed), soft_wrap=True, markup=False)
     if open and not webbrowser.open(index.resolve().as_uri()):
-        console.print(f"no browser could be started here: open {index} yourself", soft_wrap=True, markup=False)
+        console.print(
+            printable(f"no browser could be started here: open {index} yourself"), soft_wrap=True, markup=False
+        )

@@ -33,6 +33,7 @@ def run(
 
     from robustdeq.cli.progress import counting
     from robustdeq.host.references import import_modules
+    from robustdeq.host.terminal import printable
     from robustdeq.recipes import default_recipe, parse_config, read_recipe, with_overrides
     from robustdeq.training.trainer import Progress, Trainer
 
@@ -56,7 +57,8 @@ def run(
         best = trainer.fit()
     clean, robust = trainer.last_validation or (float("nan"), float("nan"))
     console.print(
-        f"{best}: best PGD accuracy on held-out images {trainer.best:.1%} (last: clean {clean:.1%}, PGD {robust:.1%})",
+        f"{printable(best)}: best PGD accuracy on held-out images {trainer.best:.1%} "
+        f"(last: clean {clean:.1%}, PGD {robust:.1%})",
         soft_wrap=True,
         markup=False,
     )

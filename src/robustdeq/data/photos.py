@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,10 +39,29 @@ def read_photo(path: str | Path, image_shape: tuple[int, int, int]) -> Photo:
     if channels not in (1, 3):
         raise ValueError(f"the model takes images of {channels} channels; files have 1 or 3")
     notes: list[str] = []
-    image = _coloured(open_upright(Path(path), notes), channels, Path(path), notes)
-    image = _sized(image, height, width, notes)
-    pixels = np.asarray(image, dtype=np.uint8).reshape(height, width, channels)
+    upright = open_upright(Path(path), notes)
+    with _naming(Path(path)):
+        image = _sized(_coloured(upright, channels, Path(path), notes), height, width, notes)
+        pixels = np.asarray(image, dtype=np.uint8).reshape(height, width, channels)
     return Photo(pixels=torch.from_numpy(pixels.copy()).permute(2, 0, 1).contiguous(), notes=tuple(notes))
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Every error inside becomes one that names the file: decoders of damaged files raise anything."""
+    try:
+        yield
+    except (DataError, DataNotFoundError):
+        raise
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        raise DataError(f"{path} has more than {MAX_MEGAPIXELS} million pixels: scale it down first") from None
+    except UnidentifiedImageError:
+        raise DataError(f"{path} is not an image, or of a kind that cannot be read") from None
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise DataError(f"{path} cannot be read: {error.strerror}") from error
+        said = " ".join(str(error).split()) or type(error).__name__
+        raise DataError(f"{path} cannot be read as an image: {said}") from error
 
 
 def eight_bits(image: Image.Image, path: Path) -> Image.Image:
@@ -58,13 +79,13 @@ def eight_bits(image: Image.Image, path: Path) -> Image.Image:
 def open_upright(path: Path, notes: list[str] | None = None) -> Image.Image:
     """The first frame of a file, decoded and turned as its EXIF orientation says; `notes` receives what was done."""
     notes = [] if notes is None else notes
-    if not path.exists():
-        raise DataNotFoundError(f"no file {path}")
-    if path.is_dir():
-        raise DataError(f"{path} is a folder: name the images in it, such as {path / '*.png'}")
-    if not path.is_file():
-        raise DataError(f"{path} is not a regular file")
-    try:
+    with _naming(path):
+        if not path.exists():
+            raise DataNotFoundError(f"no file {path}")
+        if path.is_dir():
+            raise DataError(f"{path} is a folder: name the images in it, such as {path / '*.png'}")
+        if not path.is_file():
+            raise DataError(f"{path} is not a regular file")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about odd metadata; what matters is whether the pixels can be read
             warnings.simplefilter("error", Image.DecompressionBombWarning)
@@ -75,12 +96,6 @@ def open_upright(path: Path, notes: list[str] | None = None) -> Image.Image:
                     notes.append("turned as its EXIF orientation says")
                 image.load()  # which turns TIFF files itself
                 return ImageOps.exif_transpose(image)
-    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
-        raise DataError(f"{path} has more than {MAX_MEGAPIXELS} million pixels: scale it down first") from None
-    except UnidentifiedImageError:
-        raise DataError(f"{path} is not an image, or of a kind that cannot be read") from None
-    except (OSError, SyntaxError, ValueError, MemoryError) as error:
-        raise DataError(f"{path} cannot be read as an image: {error}") from error
 
 
 def _coloured(image: Image.Image, channels: int, path: Path, notes: list[str]) -> Image.Image:

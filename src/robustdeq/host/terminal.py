@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import suppress
-from typing import TextIO
+from typing import IO
 
 
 def printable(text: object) -> str:
@@ -13,10 +13,10 @@ def printable(text: object) -> str:
     return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in str(text))
 
 
-def carries(stream: TextIO, text: str) -> bool:
+def carries(stream: IO[str], text: str) -> bool:
     """Whether a stream's encoding has these characters; an ASCII terminal has no bars, for example."""
     try:
-        text.encode(stream.encoding or "ascii")
+        text.encode(getattr(stream, "encoding", None) or "ascii")
     except (UnicodeEncodeError, LookupError):
         return False
     return True

@@ -133,7 +133,9 @@ def worst_pictures(r: Result) -> list[Picture]:
 
 def _class(r: Result, label: int) -> str:
     classes = r.manifest.model.metadata.get("classes")
-    return "none (not finite)" if label < 0 else str(classes[label] if classes else label)
+    if label < 0:
+        return "none (not finite)"
+    return str(classes[label] if isinstance(classes, list) and label < len(classes) else label)
 
 
 def _pixels(images: Images, image: int) -> NDArray[np.float32]:

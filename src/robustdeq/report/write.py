@@ -10,7 +10,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from robustdeq.host.files import remove_stale, write_atomically, write_together
 from robustdeq.report.figures import Figure, make_figures
-from robustdeq.report.formats import as_csv, as_latex, in_pipe_table
+from robustdeq.report.formats import as_csv, as_latex, in_code, in_markdown, in_pipe_table
 from robustdeq.report.images import ImagePage, make_pages
 from robustdeq.report.missing import ROOT, ROOT_NOTE, Missing, missing_experiments
 from robustdeq.report.page import pages
@@ -44,7 +44,7 @@ class Report:
         remove_stale(folder)
         earlier = _listed(folder)
         _write_list(folder, earlier | set(files))  # a process killed from here on leaves no file that is not listed
-        write_together({folder / name: text.encode() for name, text in files.items()})
+        write_together({folder / name: text.encode(errors="backslashreplace") for name, text in files.items()})
         for name in earlier - set(files):
             (folder / name).unlink(missing_ok=True)
         _write_list(folder, set(files))
@@ -58,7 +58,7 @@ class Report:
             lstrip_blocks=True,
             keep_trailing_newline=True,
         )
-        environment.filters["in_pipe_table"] = in_pipe_table
+        environment.filters |= {"in_pipe_table": in_pipe_table, "in_markdown": in_markdown, "in_code": in_code}
         manifests = [(r.label, r.manifest) for r in self.sources.deployed]
         further = {
             "commands": [(label, entry.command) for label, m in manifests for entry in m.asked if entry.command],
@@ -113,5 +113,5 @@ def _write_list(folder: Path, names: set[str]) -> None:
 def _listed(folder: Path) -> set[str]:
     """The files of an earlier report, ignoring names that lead out of its folder."""
     path = folder / LIST
-    names = path.read_text().splitlines() if path.is_file() else []
+    names = path.read_text(errors="replace").splitlines() if path.is_file() else []
     return {name for name in names if (folder / name).resolve().is_relative_to(folder.resolve())}

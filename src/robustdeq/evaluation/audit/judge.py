@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from robustdeq.evaluation.audit.measure import measured_flags
 from robustdeq.evaluation.audit.probes import IMAGES, Probes, Views, probe
 from robustdeq.evaluation.run.plan import Plan
 from robustdeq.evaluation.store.store import Store
+from robustdeq.evaluation.store.typed import read_record
 from robustdeq.evaluation.suites.build import build_oracle
 from robustdeq.host.files import write_atomically
 
@@ -168,11 +169,14 @@ def read_audit(store: Store) -> Audit | None:
     try:
         kept: dict[str, Any] = json.loads(path.read_bytes())
         probes, seconds, base_seconds = _probes(kept["probes"]), kept["seconds"], kept["base_seconds"]
-    except (ValueError, KeyError, TypeError) as error:
+        if not all(isinstance(value, int | float) for value in (seconds, base_seconds or 0.0)):
+            raise TypeError(f"seconds: {seconds!r}, base_seconds: {base_seconds!r}")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"{path} is damaged ({error!r}): run the audit again into the same folder") from None
     return judge(store, probes, seconds, base_seconds)
 
 
 def _probes(kept: Mapping[str, Any]) -> Probes:
     """The probes of an audit; what earlier versions did not measure keeps its default."""
-    return Probes(**{field.name: kept[field.name] for field in fields(Probes) if field.name in kept})
+    probes: Probes = read_record(Probes, kept)
+    return probes

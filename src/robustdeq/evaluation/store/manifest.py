@@ -13,6 +13,7 @@ from typing import Any
 
 from robustdeq.defences.switches import VARIANTS
 from robustdeq.evaluation.store.attack_spec import NORMS, AttackSpec
+from robustdeq.evaluation.store.typed import checked, hints, read_record
 from robustdeq.models.registry import preset_of
 from robustdeq.threat import Threat
 
@@ -161,7 +162,7 @@ class AttackRecord:
                 **{f.name: content[f.name] for f in fields(AttackSpec) if f.name not in YOUNGER or f.name in content}
             ),
             hash=content["hash"],
-            resolved=None if resolved is None else _read(ResolvedOracle, resolved),
+            resolved=None if resolved is None else read_record(ResolvedOracle, resolved),
         )
 
     def as_json(self) -> dict[str, Any]:
@@ -246,7 +247,10 @@ class Manifest:
             ManifestError: The content is something else.
         """
         if not isinstance(content, dict) or content.get("format") != FORMAT:
-            raise ManifestError(f"{where} is not the manifest of a robustdeq store: its format is not {FORMAT}")
+            raise ManifestError(
+                f"{where} is not the manifest of a robustdeq store: its format is not {FORMAT}; restore it, or leave "
+                "its folder out"
+            )
         if content.get("format_version") != VERSION:
             raise ManifestError(
                 f"{where} has format version {content.get('format_version')}, this robustdeq reads {VERSION}: "
@@ -256,25 +260,39 @@ class Manifest:
             # earlier versions stored only the names of suites
             asked = content.get("asked") or [{"suite": name} for name in content["suites"]]
             records: dict[str, Any] = {
-                "model": _read(ModelRecord, {"kind": _kind(content["model"]), **content["model"]}),
-                "predictors": {name: _read(PredictorRecord, p) for name, p in content["predictors"].items()},
-                "data": _read(DataRecord, content["data"]),
+                "model": read_record(ModelRecord, {"kind": _kind(content["model"]), **content["model"]}),
+                "predictors": {name: read_record(PredictorRecord, p) for name, p in content["predictors"].items()},
+                "data": read_record(DataRecord, content["data"]),
                 "threat": NORMS[content["threat"]["norm"]](content["threat"]["eps"]),
                 "attacks": {name: AttackRecord.from_json(record) for name, record in content["attacks"].items()},
-                "asked": [_read(SuiteRequest, entry) for entry in asked],
-                "runs": [_read(RunRecord, {"batch_size": content["batch_size"], **run}) for run in content["runs"]],
+                "asked": [read_record(SuiteRequest, entry) for entry in asked],
+                "runs": [
+                    read_record(RunRecord, {"batch_size": content["batch_size"], **run}) for run in content["runs"]
+                ],
                 "answers": content.get("answers", []),
             }
-            return cls(**{f.name: content[f.name] for f in fields(cls) if f.name not in records}, **records)
+            plain = [f.name for f in fields(cls) if f.name not in records]
+            found = cls(**{name: checked(content[name], hints(cls)[name], name) for name in plain}, **records)
+            found.check()
         except KeyError as error:
             raise ManifestError(f"{where} is incomplete: it has no {error}; restore it") from None
-        except (TypeError, ValueError, AttributeError) as error:
+        except (TypeError, ValueError, AttributeError, ArithmeticError) as error:
             raise ManifestError(f"{where} is damaged: {error}; restore it") from None
+        return found
 
-
-def _read(record: type[Any], content: Mapping[str, Any]) -> Any:
-    """A record from the fields it has; fields that a later version added are ignored."""
-    return record(**{f.name: content[f.name] for f in fields(record) if f.name in content})
+    def check(self) -> None:
+        """Raise a ValueError or KeyError unless the parts fit together."""
+        if next(iter(self.predictors)) != "deployed":
+            raise ValueError(f"the first predictor is {next(iter(self.predictors))!r}, not 'deployed'")
+        for name, predictor in self.predictors.items():
+            if predictor.deployed_state not in predictor.states:
+                raise ValueError(f"{name} predicts from state {predictor.deployed_state!r} of {predictor.states!r}")
+            _ = predictor.layers, predictor.entropy
+        for name, attack in self.attacks.items():
+            if attack.spec.name != name:
+                raise ValueError(f"the attack {attack.spec.name!r} stands under the name {name!r}")
+        if min(self.data.images, self.shard_size, self.batch_size) < 1:
+            raise ValueError("images, shard_size and batch_size are at least 1")
 
 
 def _kind(model: Mapping[str, Any]) -> str:

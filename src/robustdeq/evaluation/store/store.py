@@ -8,6 +8,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,8 @@ from robustdeq.host.files import locked, remove_stale, write_atomically
 MANIFEST = "manifest.json"
 ROOM = 2**30
 """Bytes of rows that a snapshot keeps in memory; further rows are read from their files each time."""
+NULLABLE = ("margin", "entropy", "loss", "residual", "deviation", "clean_prediction")
+"""The columns that may have gaps: not measured, or left out by results/condense.py."""
 KEYS = ["image", "predictor", "state"]
 """The columns that tell the rows of a data shard apart."""
 SHARD = re.compile(r"shard-(\d{4,})")
@@ -129,13 +132,14 @@ class Store:
         """Seconds that each finished work item took: attack, shard, images, seconds."""
         records = []
         for path in sorted(self.folder.glob("times-*.jsonl")):
-            for line in path.read_text().splitlines():
-                try:
-                    records.append(json.loads(line))
-                except ValueError:  # truncated by a kill or a full disk
-                    continue
+            for line in path.read_bytes().splitlines():
+                with suppress(ValueError, TypeError, KeyError):  # truncated by a kill or a full disk
+                    record = json.loads(line)
+                    attack = None if record["attack"] is None else str(record["attack"])
+                    shard, images = (int(record[name]) % 2**31 for name in ("shard", "images"))
+                    records.append((attack, shard, images, float(record["seconds"])))
         schema = {"attack": pl.String, "shard": pl.Int32, "images": pl.Int32, "seconds": pl.Float64}
-        return pl.DataFrame(records, schema=schema)
+        return pl.DataFrame(records, schema=schema, orient="row")
 
     @property
     def attacks(self) -> list[str]:
@@ -184,6 +188,13 @@ class Store:
 
     def _examine(self, path: Path, rows: pl.DataFrame, attack: str | None, shard: int) -> None:
         """Refuse rows of other images than the shard's, and of an attack on another predictor than that of `clean`."""
+        needed = [name for name in rows.columns if name not in NULLABLE]
+        if rows.select(needed).null_count().sum_horizontal().item():
+            raise DamagedFileError(path, "values are missing")
+        for predictor, state, deployed in rows.select("predictor", "state", "deployed").unique().iter_rows():
+            record = self.manifest.predictors.get(predictor)
+            if record is None or state not in record.states or deployed != (state == record.deployed_state):
+                raise DamagedFileError(path, f"the manifest knows no predictor {predictor} with a state {state}")
         span, images = self.span(attack, shard), rows["image"].unique().sort()
         manifest = self.manifest
         some = attack is not None and (manifest.union or manifest.attacks[attack].spec.survivors is not None)

@@ -65,7 +65,7 @@ def draw(
     from cycler import cycler
     from matplotlib.figure import Figure as Canvas
 
-    style: Any = {**STYLE, "axes.prop_cycle": cycler(color=COLOURS), "svg.hashsalt": name}
+    style: Any = {**STYLE, "text.parse_math": False, "axes.prop_cycle": cycler(color=COLOURS), "svg.hashsalt": name}
     with mpl.rc_context(style):
         canvas = Canvas(figsize=(width, height))
         axes = [canvas.add_subplot(1, panels, k + 1) for k in range(panels)]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from robustdeq.evaluation.store.store import Snapshot
 from robustdeq.evaluation.suites.variants import MAIN
+from robustdeq.host.terminal import printable
 from robustdeq.report.results.cases import CASE, KeptCase, read_case
 from robustdeq.report.results.complete import has_part_of_grid, has_whole_grid
 from robustdeq.report.results.describe import Result, Run
@@ -109,5 +110,5 @@ def _labels(folders: list[Path]) -> dict[Path, str]:
             end = path.parts[-length:]
             if sum(other.parts[-length:] == end for other in folders) == 1:
                 break
-        labels[path] = "/".join(end)
+        labels[path] = printable("/".join(end)).replace("\n", "\\n")
     return labels
