@@ -134,26 +134,6 @@ def test_from_pretrained_gives_an_instance_of_its_class(model, tmp_path):
         rd.ResNet.from_pretrained(tmp_path)
 
 
-def test_models_can_be_pushed_to_the_hub(model, tmp_path, monkeypatch):
-    from huggingface_hub import hub_mixin
-
-    uploads = {}
-
-    class Api:
-        def __init__(self, **_):
-            pass
-
-        def create_repo(self, repo_id, **_):
-            return type("Repo", (), {"repo_id": repo_id})
-
-        def upload_folder(self, *, folder_path, **_):
-            uploads.update({name: os.path.getsize(os.path.join(folder_path, name)) for name in os.listdir(folder_path)})
-
-    monkeypatch.setattr(hub_mixin, "HfApi", Api)
-    model.push_to_hub("someone/model")
-    assert {"config.json", "model.safetensors"} <= uploads.keys()
-
-
 def test_the_name_that_a_model_was_created_by_is_stored(tmp_path):
     rd.create_model("mdeq-nano", dropout=0.1).save_pretrained(tmp_path / "named")
     rd.create_model("mdeq-nano", channels=(8, 16)).save_pretrained(tmp_path / "other-sizes")

@@ -39,7 +39,8 @@ def run(
     predictor as it is: a model is read at its final state unless --state says otherwise.
 
     Args:
-        ckpt: A checkpoint folder, a shipped checkpoint's name, or package.module:function that returns a predictor.
+        ckpt: A checkpoint folder, a shipped checkpoint's name, hf:user/name, or package.module:function that returns a
+            predictor.
         limit: Number of test images, the first ones.
         out: Folder of the results; by default one in runs/benchmark that belongs to these weights and settings.
         data: cifar10, digits or folder; by default what the checkpoint was trained on.

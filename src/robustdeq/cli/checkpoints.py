@@ -27,6 +27,7 @@ from robustdeq.host.references import (
 )
 from robustdeq.host.suggestions import did_you_mean
 from robustdeq.models import CheckpointError, load
+from robustdeq.models.hub import is_on_hub
 from robustdeq.models.predictor import DynamicPredictor
 from robustdeq.models.pretrained import shipped
 from robustdeq.threat import L2, Linf, Threat, number
@@ -178,7 +179,7 @@ def _load(ckpt: str, trust: bool | Collection[str]) -> Any:
         if inside:
             raise CheckpointError(f"{ckpt} is the folder of a training run; did you mean {folder / inside[0]}?")
     known = shipped()
-    if not folder.exists() and ckpt not in known:
+    if not folder.exists() and ckpt not in known and not is_on_hub(ckpt):
         beside = [p.name for p in folder.parent.glob("[!.]*") if p.is_dir()]
         names = [*known, *(os.path.join(os.path.dirname(ckpt), name) for name in beside)]
         if hint := did_you_mean(ckpt, names, ""):

@@ -54,7 +54,8 @@ def run(
     """Attack a predictor by a suite; the same command resumes an evaluation that was interrupted.
 
     Args:
-        ckpt: A checkpoint folder, a shipped checkpoint's name, or package.module:function that returns a predictor.
+        ckpt: A checkpoint folder, a shipped checkpoint's name, hf:user/name, or package.module:function that returns a
+            predictor.
         out: Folder of the results.
         suite: quick, grid, autoattack, autoattack-carried, audit, benchmark, transfer, paper, table4, settings, or a
             YAML file of your own.

@@ -55,7 +55,8 @@ def run(
     shipped ones. The other flags choose what is shown first; every view names the command that shows it again.
 
     Args:
-        ckpt: A checkpoint folder, a shipped checkpoint's name, or package.module:function that returns a predictor.
+        ckpt: A checkpoint folder, a shipped checkpoint's name, hf:user/name, or package.module:function that returns a
+            predictor.
         export: Write the case into this folder, as a page that needs no server and as SVG, and do not serve.
         data_root: Folder of the data; without it, models of CIFAR-10 are shown photographs and what you upload.
         image: test:K (the K-th test image, from 0), photo:flower, photo:temple, or an image file.

@@ -48,7 +48,8 @@ def run(
     the exit code is then 1.
 
     Args:
-        ckpt: A checkpoint folder, a shipped checkpoint's name, or package.module:function that returns a predictor.
+        ckpt: A checkpoint folder, a shipped checkpoint's name, hf:user/name, or package.module:function that returns a
+            predictor.
         image: Image files.
         defence: entropy purifies the input between solver steps, within the checkpoint's own budget eps.
         defence_variant: The paper's algorithm (default) or that of the released code.

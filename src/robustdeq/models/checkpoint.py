@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from robustdeq.host.references import import_module, is_reference, module_of
 from robustdeq.models.checks import MOST_STEPS
 from robustdeq.models.deq import DEQ
+from robustdeq.models.hub import HubError, fetch, is_on_hub
 from robustdeq.models.pretrained import (
     CODE,
     CONFIG,
@@ -42,7 +43,8 @@ def load(
     """The model of a checkpoint, in eval mode.
 
     Args:
-        path: A folder written by `save_pretrained`, or the name of a checkpoint that is shipped with robustdeq.
+        path: A folder written by `save_pretrained`, the name of a checkpoint that is shipped with robustdeq, or
+            hf:user/name for one on the Hugging Face Hub (hf:user/name@revision for a certain one).
         device: Device of the model; the CPU if not given.
         dtype: Precision of the model; as stored if not given.
         trust: Whether to run code outside robustdeq that the checkpoint names, or the modules that it may name. Without
@@ -66,6 +68,11 @@ def _find(path: str | Path) -> Path:
     folder = Path(path)
     if folder.is_dir():
         return folder
+    if is_on_hub(path):
+        try:
+            return fetch(path, [CONFIG, WEIGHTS])  # nothing else: weights never bring code along
+        except HubError as error:
+            raise CheckpointError(str(error)) from error
     names = shipped()
     if str(path) in names:
         return names[str(path)]

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
-from huggingface_hub import ModelHubMixin, snapshot_download
+from huggingface_hub import ModelHubMixin
 from safetensors.torch import save
 from torch import Tensor, nn
 
 from robustdeq.host.files import write_together
 from robustdeq.host.origin import is_from_here, origin
+from robustdeq.models.hub import PREFIX, Result, is_on_hub, model_card
 from robustdeq.models.settings import encode, modules_in
 
-CONFIG, WEIGHTS = "config.json", "model.safetensors"
+CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
 DIGEST = "weights_sha256"
 CODE = "code"
 """Which modules outside robustdeq a checkpoint needs, and by whom and where it was made."""
@@ -85,26 +86,45 @@ class Pretrained(ModelHubMixin):
         Args:
             save_directory: The folder to write to.
             config: Passed by `push_to_hub` and ignored: the configuration is always the model's own.
-            model_card_kwargs: Passed by `push_to_hub` and ignored.
+            model_card_kwargs: Passed by `push_to_hub`: `repo_id` and `results` of the model card. The folder is then
+                for others: README.md describes the model, and where the data lay on this machine is left out.
         """
         assert isinstance(self, nn.Module)
         tensors = {
             name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
             for name, tensor in self.state_dict().items()
         }
-        text = self._described(weights_digest(tensors))
+        shared = model_card_kwargs is not None
+        text = self._described(weights_digest(tensors), private=() if not shared else ("data_root",))
         weights = save(tensors, metadata={CONFIG: text})
         folder = Path(save_directory)
         # The weights are moved into place first and carry the configuration. If saving is interrupted before
         # config.json follows, `load` sees that the two differ and still has the whole new checkpoint.
-        write_together({folder / WEIGHTS: weights, folder / CONFIG: text.encode()})
+        files = {folder / WEIGHTS: weights, folder / CONFIG: text.encode()}
+        if model_card_kwargs is not None:
+            modules = json.loads(text).get(CODE, {}).get("modules", [])
+            kind = self.model_name or type(self).__name__
+            card = model_card(kind=kind, metadata=self.metadata, modules=modules, **model_card_kwargs)
+            files[folder / CARD] = card.encode()
+        write_together(files)
+
+    def push_to_hub(self, repo_id: str, *, results: Sequence[Result] = (), **options: Any) -> str:
+        """Uploads the checkpoint with a model card to the Hugging Face Hub; `rd.load("hf:user/name")` loads it.
+
+        Args:
+            repo_id: user/name.
+            results: Evaluations for the card, such as what `robustdeq.benchmark` returned.
+            options: Those of huggingface_hub: private, token, branch, commit_message, create_pr.
+        """
+        self.check_saveable()
+        return super().push_to_hub(repo_id, model_card_kwargs={"repo_id": repo_id, "results": list(results)}, **options)
 
     def check_saveable(self) -> None:
         """Raises an error if `save_pretrained` would."""
         self._described("")
 
-    def _described(self, digest: str) -> str:
-        """The content of config.json."""
+    def _described(self, digest: str, private: Sequence[str] = ()) -> str:
+        """The content of config.json, without metadata that are private."""
         if self.architecture is None:
             raise CheckpointError(
                 f"this {type(self).__name__} was put together by hand, and a checkpoint could not say how to build it: "
@@ -116,7 +136,7 @@ class Pretrained(ModelHubMixin):
             "format_version": VERSION,
             "architecture": self.architecture.name,
             **({} if self.architecture.preset is None else {"preset": self.architecture.preset}),
-            "metadata": getattr(self, "metadata", {}),
+            "metadata": {k: v for k, v in getattr(self, "metadata", {}).items() if k not in private},
             DIGEST: digest,
         }
         try:
@@ -134,10 +154,8 @@ class Pretrained(ModelHubMixin):
         """`robustdeq.load` that also takes a repository of the Hugging Face Hub, and checks the class of the model."""
         from robustdeq.models.checkpoint import load  # it imports this module
 
-        path = Path(pretrained_model_name_or_path)
-        if not path.exists():
-            path = Path(snapshot_download(str(pretrained_model_name_or_path), allow_patterns=[CONFIG, WEIGHTS]))
-        model = load(path, **options)
+        path = pretrained_model_name_or_path
+        model = load(path if Path(path).exists() or is_on_hub(path) else f"{PREFIX}{path}", **options)
         if not isinstance(model, cls):
             raise CheckpointError(f"{path} holds a {type(model).__name__}, not a {cls.__name__}")
         return model
