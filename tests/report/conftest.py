@@ -18,7 +18,7 @@ def small_files(monkeypatch):
 def undrawn(monkeypatch):
     """Leave figures without a drawing, which takes most of a small report's time; their words are as ever."""
 
-    def described(name, title, alt, paint, *, panels=1, width=0.0, height=0.0, where=""):
+    def described(name, title, alt, paint, *, panels=1, width=0.0, height=0.0, margin=0.0, where=""):
         return Figure(name, title, alt, "<svg></svg>\n", where, panels > 1)
 
     for module in (accuracies, along_states, images):

@@ -75,7 +75,7 @@ class Report:
 
 
 def make_report(folders: Sequence[str | Path], say: Say = lambda words: None) -> Report:
-    """Make a report from stores of `evaluate`, folders of `train`, or folders above them; `say` takes its progress."""
+    """Make a report from what `evaluate`, `train` and `bench` wrote, or folders above; `say` takes its progress."""
     say("reading the results")
     sources = find_sources(folders)
     tables = make_tables(sources, say)
@@ -89,7 +89,7 @@ def write_report(folders: Sequence[str | Path], out: str | Path, say: Say = lamb
     """Write everything that the results allow; the same results give the same bytes.
 
     Args:
-        folders: Stores of `evaluate`, folders of `train`, or folders above them.
+        folders: Stores of `evaluate`, folders of `train`, files of `bench --json`, or folders above them.
         out: Folder of the report.
         say: Progress callback, called with a line of text.
 

@@ -58,9 +58,13 @@ def draw(
     panels: int = 1,
     width: float = 5.2,
     height: float = 3.2,
+    margin: float = 0.0,
     where: str = "",
 ) -> Figure:
-    """Draw panels side by side; `paint` is called with the axes of each panel as an argument."""
+    """Draw panels side by side; `paint` is called with the axes of each panel as an argument.
+
+    `margin` are further inches right of the panels, for a legend.
+    """
     import matplotlib as mpl  # slow to import: only commands that draw wait for it
     from cycler import cycler
     from matplotlib.figure import Figure as Canvas
@@ -72,6 +76,7 @@ def draw(
         paint(*axes)
         # fixed margins: a layout engine measures every text, which doubles the drawing time
         left, right, bottom, top = MARGINS
+        right += margin
         top += TITLE if any(panel.get_title() for panel in axes) else 0
         room = (width - left - right - (panels - 1) * GAP) / panels
         canvas.subplots_adjust(

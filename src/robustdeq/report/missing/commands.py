@@ -73,12 +73,21 @@ def evaluate_again(
 
 def evaluate_recipe(recipe: str, out: str, defence: Sequence[str] = ()) -> str:
     """The command that evaluates the weights of a recipe by suite paper, and trains them first unless they ship."""
-    root = [] if recipe.startswith(_WITHOUT_ROOT) else ["--data-root", ROOT]
     known = recipe in shipped()
-    train = ["robustdeq", "train", "--recipe", recipe, "--out", f"runs/{recipe}", *root]
     checkpoint = recipe if known else f"runs/{recipe}/best"
-    judge = ["robustdeq", "evaluate", checkpoint, *root, *defence, "--suite", "paper", "--out", out]
-    return shlex.join(judge) if known else f"{shlex.join(train)} && {shlex.join(judge)}"
+    judge = shlex.join(
+        ["robustdeq", "evaluate", checkpoint, *_root(recipe), *defence, "--suite", "paper", "--out", out]
+    )
+    return judge if known else f"{train(recipe, f'runs/{recipe}')} && {judge}"
+
+
+def train(recipe: str, out: str, *flags: str) -> str:
+    """The command that trains a recipe."""
+    return shlex.join(["robustdeq", "train", "--recipe", recipe, *flags, "--out", out, *_root(recipe)])
+
+
+def _root(recipe: str) -> list[str]:
+    return [] if recipe.startswith(_WITHOUT_ROOT) else ["--data-root", ROOT]
 
 
 def folder(r: Result, end: str = "") -> str:

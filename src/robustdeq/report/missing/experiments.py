@@ -9,12 +9,16 @@ from typing import Literal, NamedTuple
 
 from robustdeq.evaluation.analysis import metrics
 from robustdeq.report import paper
-from robustdeq.report.missing.commands import ENTROPY, evaluate_again, evaluate_recipe, folder, resume
+from robustdeq.report.missing.commands import ENTROPY, evaluate_again, evaluate_recipe, folder, resume, train
 from robustdeq.report.results import Result, Sources
 from robustdeq.report.results.complete import grid, grid_size, has_part_of_grid, oblivious_grid, unfinished
+from robustdeq.report.results.describe import OBJECTIVES
 from robustdeq.report.results.match import images_key, paper_row, predictor_key, t_f_and_r
+from robustdeq.report.results.trainings import jacobian_groups
 
 _RECIPES = {"PGD-AT": "pgdat", "TRADES": "trades"}
+_JACOBIANS = (0.4, 2.0)
+"""The weights of Fig. 6."""
 _RESNETS = {"cifar10-tiny": "resnet", "cifar10-large": "resnet18"}
 
 
@@ -39,22 +43,49 @@ def missing_experiments(sources: Sources) -> list[Missing]:
         found += _attacks(stores)
     found += _transfer(sources)
     found += _settings(sources)
-    if not sources.runs:
+    return [*found, *_trainings(sources), *_speeds(sources)]
+
+
+def _trainings(sources: Sources) -> Iterator[Missing]:
+    """Fig. 4 without trainings, and Fig. 6 without two Jacobian weights of one objective."""
+    if not any(run.validation() for run in sources.runs):
         command = "robustdeq report STORE... RUN... --out DIR"
-        found.append(Missing("Figs. 4, 6", "validation accuracy during training", command))
-    for item, what, part in (("9", "training speed", "train"), ("10", "inference speed of the defence", "defence")):
-        what += ", which depends on the machine"
-        found.append(Missing(f"Table {item}", what, f"robustdeq bench {part} --json FILE"))
-    return found
+        yield Missing("Fig. 4", "PGD-10 accuracy during training: no folder of a training was given", command)
+    trained = [run.settings for run in sources.runs if run.settings is not None and run.validation()]
+    compared = {training for _, training, _ in jacobian_groups(sources.runs)}
+    for training, objective in _RECIPES.items():
+        if training in compared:
+            continue
+        recipe = f"{_family(sources)}-{objective}"
+        here = {s.jacobian for s in trained if (s.training, s.states) == (training, "final") and "mdeq" in s.model}
+        commands = [
+            train(recipe, f"runs/{recipe}-jacobian{weight}", "--jacobian.weight", str(weight))
+            for weight in _JACOBIANS
+            if weight not in here
+        ]
+        known = ", ".join(f"{weight:g}" for weight in sorted(here)) or "none"
+        what = f"{training} with two weights of the Jacobian penalty; of a DEQ there is {known}"
+        yield Missing("Fig. 6", what, " && ".join(commands))
+
+
+def _speeds(sources: Sources) -> Iterator[Missing]:
+    """What Tables 9 and 10 lack."""
+    trainings = [t for b in sources.benchmarks for t in b.trainings]
+    trained = {(OBJECTIVES[t.objective], paper.RANDOM if t.random else paper.BASE) for t in trainings}
+    timed = {(p.every, p.steps) for b in sources.benchmarks for p in b.predictions}
+    note = "it depends on the machine; give FILE to the report too"
+    if left := [" ".join(row) for row in paper.TABLE_9 if row not in trained]:
+        yield Missing("Table 9", f"training speed of {', '.join(left)}; {note}", "robustdeq bench train --json FILE")
+    if left := [f"({every}, {steps})" for every, steps in paper.TABLE_10 if (every, steps) not in timed]:
+        what = f"inference speed of the defence at {len(left)} of the {len(paper.TABLE_10)} pairs (T_f, R); {note}"
+        yield Missing("Table 10", what, "robustdeq bench defence --json FILE")
 
 
 def _methods(sources: Sources) -> Iterator[Missing]:
     """The rows of Table 1 that no store was made for."""
     attacked = {paper_row(r): r for r in sources.results if not r.oblivious}
     shown = {paper_row(r) for r in sources.results}
-    size = "tiny" if any(r.manifest.model.kind == "mdeq-tiny" for r in sources.results) else "large"
-    digits = any(r.manifest.data.name == "digits" for r in sources.results)
-    family = "digits-nano" if digits else f"cifar10-{size}"
+    family = _family(sources)
     for training, method in (row for row in paper.TABLE_1 if row not in attacked):
         recipe = f"{family}-{_RECIPES[training]}"
         if method == "no dynamics":
@@ -73,6 +104,13 @@ def _methods(sources: Sources) -> Iterator[Missing]:
             what += ": attacks on the defended model itself, and its AutoAttack; so far it is attacked obliviously"
         again = evaluate_again(own, "paper", store, defence=defence) if own else None
         yield Missing("Table 1", what, again or evaluate_recipe(recipe, store, defence))
+
+
+def _family(sources: Sources) -> str:
+    """The recipes of the size and data of the results."""
+    size = "tiny" if any(r.manifest.model.kind == "mdeq-tiny" for r in sources.results) else "large"
+    digits = any(r.manifest.data.name == "digits" for r in sources.results)
+    return "digits-nano" if digits else f"cifar10-{size}"
 
 
 def _unfinished(r: Result) -> list[Missing]:
@@ -130,15 +168,29 @@ def _gaps(r: Result) -> list[_Gap]:
     part, diagnoses = f"{of_grid} of the grid's {grid_size(r)} attacks", "deviations and residuals under attack"
     has_aa, diagnosed = any(s.is_standard_autoattack for s in specs), any(s.diagnostics for s in specs)
     pictures, deep = any(map(r.store.has_images, r.store.attacks)), dynamic and r.states >= 3
+    # of the models that the paper has, its Table 4 is about one
+    subject = deep and (paper_row(r) == ("TRADES", paper.BOTH) or paper_row(r) not in paper.TABLE_1)
+    of_table_4 = _of_table_4(r)
     lacking = (
         (of_grid > 0, _Gap("Tables 1, 6, 7, 8, Figs. 3a, 5", part, "grid", "images")),
         ("ready" not in groups, _Gap("Table 2", "PGD-10 at the final state", "quick", "store")),
         (not has_aa, _Gap("Table 1", "AutoAttack", "autoattack", "images")),
-        (deep and "table4" not in groups, _Gap("Table 4", "APGD-CE and Square", "table4", "predictor")),
+        (subject and bool(of_table_4), _Gap("Table 4", ", ".join(of_table_4), "table4", "predictor")),
         (dynamic and not diagnosed, _Gap("Figs. 2, 3c", diagnoses, "quick", "images", "-quick")),
         (not pictures, _Gap("images", "adversarial images to look at", "quick", "predictor", "-images")),
     )
     return [gap for lacks, gap in lacking if lacks]
+
+
+def _of_table_4(r: Result) -> list[str]:
+    """What a store lacks of Table 4."""
+    pairs = [(i, k) for i, k in paper.TABLE_4["pgd"] if i <= r.states] if r.manifest.dynamic else []
+    lacking = []
+    for search, name in (("pgd", "PGD"), ("apgd", "APGD-CE")):
+        left = sum(f"{search}-i{i}-K{k}-l0.5" not in r.manifest.attacks for i, k in pairs)
+        lacking += [f"{name} at {left} of the {len(pairs)} pairs"] if left else []
+    square = any(record.spec.attack == "square" for record in r.manifest.attacks.values())
+    return lacking if square else [*lacking, "Square"]
 
 
 def _transfer(sources: Sources) -> Iterator[Missing]:

@@ -1,15 +1,13 @@
-"""What a result is, in the words of its store's manifest, and what a training run is."""
+"""What a result is, in the words of its store's manifest."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from robustdeq.evaluation.store.manifest import EntropyRecord, Manifest, PredictorRecord
 from robustdeq.evaluation.store.store import Store
-from robustdeq.training.logs import read_log
 
-_OBJECTIVES = {"trades": "TRADES", "pgdat": "PGD-AT", "standard": "standard"}
+OBJECTIVES = {"trades": "TRADES", "pgdat": "PGD-AT", "standard": "standard"}
 
 
 @dataclass(frozen=True)
@@ -69,7 +67,7 @@ class Result:
     @property
     def training(self) -> str:
         """How the model was trained: TRADES, PGD-AT, standard, or unknown."""
-        return _OBJECTIVES.get(str(self.manifest.model.metadata.get("objective")), "unknown")
+        return OBJECTIVES.get(str(self.manifest.model.metadata.get("objective")), "unknown")
 
     @property
     def random(self) -> bool:
@@ -91,24 +89,6 @@ class Result:
         if self.entropy is not None and (self.oblivious or not self.entropy.is_default):
             words.append(f"variant {self.entropy.words}")
         return ", ".join([*words, "attacked obliviously"] if self.oblivious else words)
-
-
-@dataclass(frozen=True)
-class Run:
-    """A training run and its log."""
-
-    label: str
-    folder: Path
-
-    def validation(self) -> list[tuple[float, float, float]]:
-        """Epoch (a step is a fraction of one), clean accuracy and PGD accuracy at each validation."""
-        rows = read_log(self.folder)
-        steps_per_epoch = max(sum(row["epoch"] == "0" for row in rows), 1)
-        return [
-            (int(row["step"]) / steps_per_epoch, float(row["validation_clean"]), float(row["validation_pgd"]))
-            for row in rows
-            if row["validation_pgd"]
-        ]
 
 
 def budget(eps: float) -> str:

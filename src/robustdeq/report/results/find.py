@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
 from robustdeq.evaluation.store.store import Snapshot
 from robustdeq.evaluation.suites.variants import MAIN
 from robustdeq.host.terminal import printable
+from robustdeq.report.results.benchmarks import Benchmark, read_benchmark
 from robustdeq.report.results.cases import CASE, KeptCase, read_case
 from robustdeq.report.results.complete import has_part_of_grid, has_whole_grid
-from robustdeq.report.results.describe import Result, Run
+from robustdeq.report.results.describe import Result
 from robustdeq.report.results.match import same_evaluation, t_f_and_r
+from robustdeq.report.results.trainings import Run
 
 DEPTH = 3
 """Levels of subfolders that are searched."""
@@ -25,6 +27,8 @@ class Sources:
 
     results: list[Result]
     runs: list[Run]
+    benchmarks: list[Benchmark] = field(default_factory=list)
+    """Files of `robustdeq bench --json`."""
     cases: list[KeptCase] = field(default_factory=list)
     """What was kept in the explorer."""
 
@@ -47,16 +51,33 @@ class Sources:
 
 
 def find_sources(folders: Sequence[str | Path]) -> Sources:
-    """Find stores, training runs and kept cases in the folders and below, by their JSON files, sorted by name."""
+    """Find stores, training runs, kept cases and records of `bench` in the folders and below, sorted by name.
+
+    Files of records may be given themselves.
+    """
     found: dict[str, dict[Path, Path]] = {"manifest.json": {}, "run.json": {}, CASE: {}}
+    records: dict[Path, Benchmark] = {}
     for given in map(Path, folders):
+        if given.is_file():
+            if (benchmark := read_benchmark(given, given.name)) is None:
+                raise ValueError(f"{given} holds no records: expected a file that robustdeq bench --json wrote")
+            records.setdefault(given.resolve(), benchmark)
+            continue
         if not given.is_dir():
-            raise FileNotFoundError(f"no folder {given}; a report is made from what evaluate and train wrote")
-        marked = [(mark, folder) for folder in _below(given, DEPTH) for mark in found if (folder / mark).is_file()]
-        if not marked:
-            raise ValueError(f"{given} holds no results: expected what evaluate or train wrote, or a folder above")
+            raise FileNotFoundError(
+                f"no folder or file {given}; a report is made from what evaluate, train and bench --json wrote"
+            )
+        below = _below(given, DEPTH)
+        marked = [(mark, folder) for folder in below for mark in found if (folder / mark).is_file()]
         for mark, folder in marked:
             found[mark].setdefault(folder.resolve(), folder)
+        files = [path for folder in below for path in sorted(folder.glob("*.json"))]
+        read = {path.resolve(): b for path in files if (b := read_benchmark(path, path.name)) is not None}
+        records = read | records
+        if not marked and not read:
+            raise ValueError(
+                f"{given} holds no results: expected what evaluate, train or bench --json wrote, or a folder above"
+            )
     stores, runs, kept = found.values()
     stored = [Result(label, Snapshot(stores[path])) for path, label in _labels(list(stores)).items()]
     results = [*stored, *(other for r in stored for other in [*_base(r, stored), *_oblivious(r, stored)])]
@@ -64,6 +85,7 @@ def find_sources(folders: Sequence[str | Path]) -> Sources:
         results=sorted(results, key=_place),
         runs=sorted((Run(label, runs[path]) for path, label in _labels(list(runs)).items()), key=lambda r: r.label),
         cases=[read_case(label, kept[path]) for path, label in sorted(_labels(list(kept)).items(), key=lambda k: k[1])],
+        benchmarks=[replace(records[path], label=label) for path, label in sorted(_labels(list(records)).items())],
     )
 
 
