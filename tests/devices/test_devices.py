@@ -9,7 +9,7 @@ from torch.testing import assert_close
 
 import robustdeq as rd
 from robustdeq.data import load_digits
-from robustdeq.evaluation.audit.probes import probe
+from robustdeq.evaluation.audit.probes import Views, probe
 from robustdeq.evaluation.suites.subject import Subject
 from robustdeq.training.assembly import update_average
 from robustdeq.training.draws import Draws
@@ -237,11 +237,15 @@ def test_an_evaluation_and_the_audits_probes(model, digits, tmp_path):
     with elsewhere():
         moved, there_x, there_y = deepcopy(model).to(DEVICE), there(x), there(y)
         found = rd.evaluate(rd.EarlyState(moved, state=4), (x, y), suite="quick", out=tmp_path / "there")
-        subject = Subject(rd.EarlyState(moved, state=4))
-        probed = probe(subject, rd.UnrolledState(subject.predictor, state=3, steps=1, damping=0.5), there_x, there_y)
+        probed = probed_at_state_4(moved, there_x, there_y)
     assert found.table() == expected.table()
-    subject = Subject(rd.EarlyState(model, state=4))
-    assert probed == probe(subject, rd.UnrolledState(subject.predictor, state=3, steps=1, damping=0.5), x, y)
+    assert probed == probed_at_state_4(model, x, y)
+
+
+def probed_at_state_4(model, x, y):
+    predictor = rd.EarlyState(model, state=4)
+    views = Views(rd.UnrolledState(predictor, state=3, steps=1, damping=0.5), rd.oracles.Exact(predictor))
+    return probe(Subject(predictor), views, x, y, LINF)
 
 
 def test_checkpoints_move_between_devices(model, digits, tmp_path):
