@@ -219,15 +219,15 @@ def input_path(view: View) -> Chart:
     chart.line(xs[1:], ys[1:], "defended")
     names = ["clean", "attacked" if attacked else "", *(f"{k + 1}" for k in range(len(xs) - 2))]
     kinds = ["clean", "attacked", *["defended"] * (len(xs) - 2)]
+    below = 18 if sum(ys[2:]) > 0 else -9  # the path leaves the line from clean to attacked on the other side
     named: list[tuple[float, float]] = []
     for name, kind, a, b in zip(names, kinds, xs, ys, strict=True):
         h, v = chart.right(a), chart.down(b)
-        words = (
-            ""
-            if any(math.dist(q, (h, v)) < 18 for q in named)
-            else text(h, v - 9, name, size=12, kind="c bold", anchor="middle")
-        )
-        named.append((h, v))
+        words = text(h, v + below, name, size=12, kind="c bold", anchor="middle")
+        if kind == "defended":
+            words = text(h + 13, v + 4, name, size=12, kind="c bold")
+            words = "" if any(math.dist(place, (h, v)) < 14 for place in named) else words
+            named.append((h, v))
         chart.parts.append(f'<g class="{kind}">{dot(h, v, 5)}{words}</g>')
     acting = [
         max((k + 1 for k, t in enumerate(p.since) if t <= state), default=0) for state in range(1, view.states + 1)
