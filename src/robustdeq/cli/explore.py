@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 FIRST = ("cifar10-tiny-trades-random", "digits-nano-trades-random")
 """Shipped models to begin with; the images of the last one are embedded."""
 
+LAST_PORT = 65535
+
 
 def run(
     ckpt: str | None = None,
@@ -98,6 +100,7 @@ def run(
     from robustdeq.app.pictures import png
     from robustdeq.app.server import Explorer
     from robustdeq.cli.checkpoints import deploy, resolve
+    from robustdeq.cli.places import check_folder
     from robustdeq.cli.progress import saying
     from robustdeq.host.references import import_modules
     from robustdeq.models.pretrained import shipped
@@ -110,10 +113,14 @@ def run(
     trusted = {ckpt: trust or import_modules(imports)}
     catalogue = Catalogue(models, lambda name: resolve(name, trusted.get(name, ())), data_root, flags, files=True)
     chosen = {name: given[name] for name in Case.__dataclass_fields__ if name in given}
-    case = Case.of({"model": ckpt or _first(catalogue), **chosen})
-    if export is not None:
-        with saying(console) as say:
+    check_folder(kept if export is None else export, "--kept" if export is None else "--export")
+    with saying(console) as say:
+        say("opening the model and its images")
+        case = Case.of({"model": ckpt or _first(catalogue), **chosen})
+        catalogue.test_images(catalogue.open(case.model))
+        if export is not None:
             looked = look(case, catalogue, deploy, lambda words, done, total: say(f"{words}: {done:,} of {total:,}"))
+    if export is not None:
         index = write(looked, export)
         console.print(f"{index} (and beside it case.svg, case.py, case.json)", soft_wrap=True, markup=False)
         return
@@ -129,7 +136,9 @@ def _serve(explorer: Any, case: Any, host: str, port: int, browser: bool, consol
 
     from robustdeq.app.server import serve
 
-    for candidate in (*range(port, port + 20), 0) if port else (0,):
+    if not 0 <= port <= LAST_PORT:
+        raise ValueError(f"--port must be 0 (any free one) to {LAST_PORT}, got {port}")
+    for candidate in (*range(port, min(port + 20, LAST_PORT + 1)), 0) if port else (0,):
         try:
             server = serve(explorer, case, host, candidate)
             break
@@ -137,10 +146,12 @@ def _serve(explorer: Any, case: Any, host: str, port: int, browser: bool, consol
             if error.errno != errno.EADDRINUSE or candidate == 0:
                 raise OSError(f"cannot serve at {host}:{candidate}: {error.strerror or error}") from None
     address = f"http://{host if host != '0.0.0.0' else 'localhost'}:{server.server_address[1]}/"
+    if host not in ("127.0.0.1", "localhost"):
+        console.print(f"everybody who can reach this machine at {host} can use it: there is no password", markup=False)
     console.print(f"{address} (Ctrl-C ends it; kept cases go to {explorer.kept})", soft_wrap=True, markup=False)
     if browser:
         webbrowser.open(address)
-    with server:
+    with server, suppress(KeyboardInterrupt):
         server.serve_forever()
 
 

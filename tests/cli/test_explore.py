@@ -1,0 +1,50 @@
+"""`robustdeq explore` as a command."""
+
+import http.client
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from robustdeq.cli.main import main
+
+DIGITS = "digits-nano-trades-random"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["digits-nano-trade"], "no checkpoint digits-nano-trade; did you mean digits-nano-trades"),
+        ([DIGITS, "--port", "70000"], "--port must be 0 (any free one) to 65535, got 70000"),
+        ([DIGITS, "--export", "file"], "file is a file; --export needs a folder"),
+        ([DIGITS, "--image", "test:397", "--export", "out"], "there are test images 0 to 396, got '397'"),
+        ([DIGITS, "--host", "192.0.2.1"], "cannot serve at 192.0.2.1:7860: "),
+    ],
+)
+def test_what_cannot_be_served_is_one_line(words, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("")
+    assert main(["explore", *words, "--no-browser"]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith(f"robustdeq: error: {message}")
+    assert len(error.splitlines()) == 1
+
+
+@pytest.mark.long
+def test_without_words_it_serves_the_embedded_digits_until_ctrl_c(tmp_path, monkeypatch):
+    monkeypatch.delenv("ROBUSTDEQ_DATA", raising=False)
+    command = [sys.executable, "-u", "-m", "robustdeq.cli.main", "explore", "--no-browser", "--port", "0"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
+        try:
+            said = next(line for line in server.stdout if "http" in line)
+            connection = http.client.HTTPConnection(re.search(r"http://([\d.:]+)/", said)[1], timeout=60)
+            connection.request("GET", "/")
+            assert f'{{"case": {{"model": "{DIGITS}"}}' in connection.getresponse().read().decode()
+            connection.close()
+            server.send_signal(signal.SIGINT)
+            assert server.wait(timeout=60) == 0
+            assert server.stderr.read() == ""
+        finally:
+            server.kill()
