@@ -44,7 +44,7 @@ def run(
         limit: Number of test images, the first ones.
         out: Folder of the results; by default one in runs/benchmark that belongs to these weights and settings.
         data: cifar10, digits or folder; by default what the checkpoint was trained on.
-        data_root: Folder of the data.
+        data_root: Folder of the data; by default where the checkpoint was trained.
         eps: Radius of the attacks, such as 8/255; by default what the checkpoint was trained for.
         norm: Norm of the radius.
         defence: Input entropy reduction around the model, or none.
@@ -67,7 +67,7 @@ def run(
     from torch import nn
 
     import robustdeq.evaluation
-    from robustdeq.cli.checkpoints import budget_of, dataset_of, defence_settings, deploy, resolve
+    from robustdeq.cli.checkpoints import budget_of, data_root_of, dataset_of, defence_settings, deploy, resolve
     from robustdeq.cli.evaluate import describe
     from robustdeq.cli.progress import counting
     from robustdeq.evaluation.suites.subject import Subject
@@ -88,6 +88,7 @@ def run(
     def show(words: str) -> None:
         console.print(words, soft_wrap=True, highlight=False, markup=False)
 
+    root = data_root_of(checkpoint, dataset, data_root, show)
     with counting(console) as count:
         result = robustdeq.evaluation.benchmark(
             predictor,
@@ -98,7 +99,7 @@ def run(
             name=ckpt,
             seed=seed,
             batch_size=batch_size,
-            data_root=data_root,
+            data_root=root,
             data_options=checkpoint.options_for(dataset),
             command=shlex.join(["robustdeq", *command]) if command else None,
             say=show,

@@ -6,7 +6,7 @@ import inspect
 import math
 import operator
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any, Literal, SupportsIndex
 
 from torch import nn
 
-from robustdeq.data.cifar10 import CLASSES
+from robustdeq.data.cifar10 import CLASSES, ROOT_VARIABLE
 from robustdeq.defences import EarlyState, EntropyReduction
 from robustdeq.evaluation.run.fingerprint import NotLogitsError, checked_logits
 from robustdeq.evaluation.suites.subject import Subject
@@ -59,6 +59,8 @@ class Checkpoint:
     """Name of each label."""
     data_options: dict[str, Any] = field(default_factory=dict)
     """Options of the data set."""
+    data_root: str | None = None
+    """Folder of the data as it was given to the training; None if it was not."""
 
     def required(self, what: str) -> Any:
         """The value of a field; if it is not known, an error says how to make it known."""
@@ -115,6 +117,30 @@ def dataset_of(checkpoint: Checkpoint, given: str | None) -> str:
     if dataset is None:
         raise ValueError(f"{checkpoint.name} does not say what data it is for: give --data cifar10, digits or folder")
     return dataset
+
+
+def data_root_of(checkpoint: Checkpoint, dataset: str, given: Path | None, say: Callable[[str], None]) -> Path | None:
+    """The folder of the data: what --data-root names, or else where the checkpoint was trained; says which one it is.
+
+    None means where the data set lies by default. The environment variable of CIFAR-10 counts as given.
+    """
+    if dataset == "digits":  # embedded
+        return None
+    variable = os.environ.get(ROOT_VARIABLE) if dataset == "cifar10" else None
+    remembered = checkpoint.data_root if dataset == checkpoint.dataset else None
+    if given is not None:
+        say(f"data: {dataset} in {given}")
+    elif variable:
+        say(f"data: {dataset} in {variable} ({ROOT_VARIABLE})")
+    elif remembered is not None and Path(remembered).exists():
+        say(f"data: {dataset} in {remembered}, as the checkpoint was trained")
+        return Path(remembered)
+    elif remembered is not None:
+        say(
+            f"data: {checkpoint.name} was trained on {dataset} in {remembered}, which is not here; say where it is by "
+            "--data-root"
+        )
+    return given
 
 
 def budget_of(checkpoint: Checkpoint, eps: str | None, norm: Literal["Linf", "L2"]) -> Threat:
@@ -231,6 +257,8 @@ def _describe(ckpt: str, predictor: Any, metadata: Any) -> Checkpoint:
     if (names := metadata.get("classes")) is not None:
         check(isinstance(names, Iterable) and not isinstance(names, str), "classes", "a list of names", names)
         classes = tuple(map(str, names))
+    root = metadata.get("data_root")
+    check(root is None or isinstance(root, str), "data_root", "the path of a folder", root)
     return Checkpoint(
         name=ckpt,
         predictor=predictor,
@@ -239,4 +267,5 @@ def _describe(ckpt: str, predictor: Any, metadata: Any) -> Checkpoint:
         image_shape=shape,
         classes=classes,
         data_options=dict(options),
+        data_root=root,
     )

@@ -61,7 +61,7 @@ def run(
             YAML file of your own.
         base: Static base to compare with, given like CKPT; by default the model without its defence, if it has one.
         data: cifar10, digits or folder; by default what the checkpoint was trained on.
-        data_root: Folder of the data.
+        data_root: Folder of the data; by default where the checkpoint was trained.
         limit: Attack only the first test images, this many.
         eps: Radius of the attacks, such as 8/255; by default what the checkpoint was trained for.
         norm: Norm of the radius.
@@ -96,7 +96,7 @@ def run(
     from torch import nn
 
     import robustdeq.evaluation
-    from robustdeq.cli.checkpoints import budget_of, dataset_of, defence_settings, deploy, resolve
+    from robustdeq.cli.checkpoints import budget_of, data_root_of, dataset_of, defence_settings, deploy, resolve
     from robustdeq.cli.progress import counting
     from robustdeq.host.processes import launch
     from robustdeq.host.references import import_modules
@@ -121,6 +121,7 @@ def run(
     def show(words: str) -> None:
         console.print(printable(words), soft_wrap=True, highlight=False, markup=False)
 
+    root = data_root_of(checkpoint, dataset, data_root, show)
     with counting(console) as count:
         verdict = robustdeq.evaluation.evaluate(
             predictor,
@@ -139,7 +140,7 @@ def run(
             aware=aware,
             sources=sources or (),
             name=ckpt,
-            data_root=data_root,
+            data_root=root,
             data_options=checkpoint.options_for(dataset),
             command=shlex.join(["robustdeq", *command]) if command else None,
             report=lambda now: count(describe(now), now.done, now.total),

@@ -110,6 +110,7 @@ class Trainer:
         self.out = Path(out)
         self.report = report or (lambda progress: None)
         self.on_step, self.on_validation = on_step, on_validation
+        self.data_root = data_root
         self.fabric = launch(device, config.precision)
         self.rank, self.world_size = self.fabric.global_rank, self.fabric.world_size
         self.data = load_dataset(config.data.name, data_root, held_out=config.data.held_out, **config.data.options)
@@ -385,6 +386,7 @@ class Trainer:
             clean, robust = self.last_validation or (None, None)
             model.metadata = {
                 **training_metadata(self.config, self.data, self._own_objective),
+                **({} if self.data_root is None else {"data_root": str(self.data_root)}),
                 "step": self.step,
                 "validation_step": self.validated_at,
                 "validation_clean": clean,
