@@ -21,7 +21,14 @@ if TYPE_CHECKING:
     from robustdeq.attacks import Estimate as Estimate
     from robustdeq.attacks import Exact as Exact
     from robustdeq.attacks import WatchedStates as WatchedStates
-    from robustdeq.defences import EarlyState, EntropyReduction, InputDefence
+    from robustdeq.defences import (
+        EarlyState,
+        EntropyReduction,
+        InputDefence,
+        Intervention,
+        Readings,
+        ReadoutDefence,
+    )
     from robustdeq.evaluation.benchmark import Benchmark, benchmark
     from robustdeq.evaluation.evaluate import evaluate
     from robustdeq.models import (
@@ -100,12 +107,13 @@ __all__ = [
     "APGD", "DEQ", "FABT", "L2", "MDEQ", "PGD", "PGDAT", "TRADES", "Adversarial", "Anderson", "Attack",
     "AttackResult", "Attacked", "AutoAttack", "Benchmark", "BoundDynamics", "Broyden", "Carried", "CheckpointError",
     "Cold", "DataConfig", "Defence", "DynamicPredictor", "EarlyState", "EntropyReduction", "Final", "ForwardPass",
-    "GradientPolicy", "Implicit", "InputDefence", "Iteration", "JacobianConfig", "Linf", "Losses", "MDEQConfig",
-    "ModelConfig", "Neumann", "NotConvergedError", "Objective", "ObjectiveConfig", "OneStep", "Oracle", "Phantom",
-    "Picard", "Predictor", "RandomState", "ResNet", "ScheduleConfig", "SharedInverse", "Solution", "Solver",
-    "SplitDynamics", "Square", "Standard", "Status", "Threat", "ThroughSolver", "TrainConfig", "Trainer",
-    "Trajectory", "Unrolled", "UnrolledState", "ValidationConfig", "adapt", "benchmark", "compat", "create_model",
-    "evaluate", "fixed_point", "gradient_honesty", "jacobian_penalty", "list_models", "load", "load_recipe",
-    "oracles", "register_model", "spectral_radius",
+    "GradientPolicy", "Implicit", "InputDefence", "Intervention", "Iteration", "JacobianConfig", "Linf", "Losses",
+    "MDEQConfig", "ModelConfig", "Neumann", "NotConvergedError", "Objective", "ObjectiveConfig", "OneStep",
+    "Oracle", "Phantom", "Picard", "Predictor", "RandomState", "Readings", "ReadoutDefence", "ResNet",
+    "ScheduleConfig", "SharedInverse", "Solution", "Solver", "SplitDynamics", "Square", "Standard", "Status",
+    "Threat", "ThroughSolver", "TrainConfig", "Trainer", "Trajectory", "Unrolled", "UnrolledState",
+    "ValidationConfig", "adapt", "benchmark", "compat", "create_model", "evaluate", "fixed_point",
+    "gradient_honesty", "jacobian_penalty", "list_models", "load", "load_recipe", "oracles", "register_model",
+    "spectral_radius",
 ]
 # fmt: on

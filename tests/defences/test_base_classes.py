@@ -22,8 +22,8 @@ class MeanOfStates(Defence):
 class Darken(InputDefence):
     """Makes the image darker at every intervention."""
 
-    def move(self, f, z, x, x_hat):
-        return 0.9 * x_hat
+    def move(self, now):
+        return 0.9 * now.image
 
 
 def test_a_plain_wrapper_is_the_predictor_inside():

@@ -71,7 +71,7 @@ def test_the_oracle_is_as_honest_as_the_models_own_gradient_and_can_be_attacked(
 
 
 def test_the_defence_looks_robust_until_it_is_attacked_through_its_rounding(run):
-    text = run("defence")
+    text = run("defence")  # my_defences:Sharpen and its neighbours: tests/defences and tests/cli
     assert "gradient of the defended loss: 0.0e+00" in text
     naive, honest = map(float, re.findall(r"robust (\d+)%", text))
     assert naive > honest + 10

@@ -19,11 +19,12 @@ def run(
     data_root: Path | None = None,
     eps: str | None = None,
     norm: Literal["Linf", "L2"] = "Linf",
-    defence: Literal["none", "entropy"] = "none",
+    defence: str = "none",
     defence_variant: Literal["paper", "released"] | None = None,
     defence_direction: Literal["gradient", "sign"] | None = None,
     defence_every: int | None = None,
     defence_steps: int | None = None,
+    defence_own: dict[str, str] | None = None,
     state: str | None = None,
     seed: int = 0,
     batch_size: int = 100,
@@ -47,11 +48,13 @@ def run(
         data_root: Folder of the data; by default where the checkpoint was trained.
         eps: Radius of the attacks, such as 8/255; by default what the checkpoint was trained for.
         norm: Norm of the radius.
-        defence: Input entropy reduction around the model, or none.
+        defence: entropy (input entropy reduction around the model), none, or package.module:Class of your own, whose
+            options are --defence.NAME VALUE.
         defence_variant: The paper's algorithm (default) or that of the released code.
         defence_direction: The image moves along the gradient or its sign; by default as the variant has it.
         defence_every: T_f, the solver steps between interventions; 2 by default.
         defence_steps: R, the inner iterations of an intervention; 10 by default.
+        defence_own: Options of a defence of one's own.
         state: State that predicts, 1..N or final; by default as the predictor does.
         seed: Seed of everything random.
         batch_size: Images attacked at a time.
@@ -63,6 +66,7 @@ def run(
         command: The words of the command line, which the store keeps.
     """
     flags = {name.removeprefix("defence_"): value for name, value in locals().items() if name.startswith("defence_")}
+    flags = flags.pop("own") or flags
     from rich.console import Console
     from torch import nn
 

@@ -27,7 +27,7 @@ def run(
     limit: int | None = None,
     eps: str | None = None,
     norm: Literal["Linf", "L2"] = "Linf",
-    defence: Literal["none", "entropy"] = "none",
+    defence: str = "none",
     defence_variant: Literal["paper", "released"] | None = None,
     defence_direction: Literal["gradient", "sign"] | None = None,
     defence_resolve: bool | None = None,
@@ -36,6 +36,7 @@ def run(
     defence_final_input: Literal["purified", "received"] | None = None,
     defence_every: int | None = None,
     defence_steps: int | None = None,
+    defence_own: dict[str, str] | None = None,
     state: str | None = None,
     aware: bool = False,
     union: bool = False,
@@ -65,7 +66,8 @@ def run(
         limit: Attack only the first test images, this many.
         eps: Radius of the attacks, such as 8/255; by default what the checkpoint was trained for.
         norm: Norm of the radius.
-        defence: Input entropy reduction around the model, or none.
+        defence: entropy (input entropy reduction around the model), none, or package.module:Class of your own, whose
+            options are --defence.NAME VALUE.
         defence_variant: The paper's algorithm (default) or that of the released code.
         defence_direction: The image moves along the sign of the gradient (default), or along the gradient, Eq. 8 as
             printed.
@@ -75,6 +77,7 @@ def run(
         defence_final_input: Image that the final state is unrolled with; by default as the variant has it.
         defence_every: T_f, the solver steps between interventions; 2 by default.
         defence_steps: R, the inner iterations of an intervention; 10 by default.
+        defence_own: Options of a defence of one's own.
         state: State that predicts, 1..N or final; by default 8, or the solver's last if it has fewer.
         aware: Also attack with gradients of the defended pass.
         union: Skip images that an attack has broken, cheapest attacks first: only the union, several times faster.
@@ -92,6 +95,7 @@ def run(
         command: The words of the command line, which the store keeps.
     """
     flags = {name.removeprefix("defence_"): value for name, value in locals().items() if name.startswith("defence_")}
+    flags = flags.pop("own") or flags
     from rich.console import Console
     from torch import nn
 

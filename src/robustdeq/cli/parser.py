@@ -19,6 +19,7 @@ from jsonargparse import ArgumentParser, set_parsing_settings
 import robustdeq
 from robustdeq.cli.places import check_folder
 from robustdeq.host.options import choices, expected
+from robustdeq.host.references import is_reference
 from robustdeq.host.suggestions import did_you_mean
 from robustdeq.host.terminal import complain
 
@@ -35,12 +36,14 @@ class Parser(ArgumentParser):
 
     def parse_words(self, words: Sequence[str]) -> dict[str, Any]:
         """The parameters that a command line gives; flags may be spelt with dashes or with underscores."""
+        words, own = _own_options(words) if "--defence" in self._option_string_actions else (words, {})
         end = words.index("--") if "--" in words else len(words)
         known = [self._known(word) if word.startswith("--") else word for word in words[:end]]
         odd = [word for word in words if not _is_text(word)]
         safe = [f"\ue000{odd.index(word)}" if word in odd else word for word in (*known, *words[end:])]
         options: dict[str, Any] = self.parse_args(safe, defaults=False).as_dict()
-        return {name: _restored(value, odd) for name, value in options.items()}
+        restored = {name: _restored(value, odd) for name, value in options.items()}
+        return {**restored, "defence_own": own} if own else restored
 
     def _known(self, word: str) -> str:
         """A flag as this parser spells it; an unknown one is refused with the closest known one."""
@@ -102,6 +105,31 @@ def refuse(message: str) -> NoReturn:
     sys.exit(2)
 
 
+def _own_options(words: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """The words without the flags --defence.* of a defence of one's own, and these flags; its signature has them."""
+    end = words.index("--") if "--" in words else len(words)
+    named = [b if a == "--defence" else a.partition("=")[2] for a, b in pairwise((*words[:end], "")) if _is_defence(a)]
+    if not (named and is_reference(named[-1])):
+        return [*words], {}
+    rest, own = [], {}
+    given = iter(words[:end])
+    for word in given:
+        flag, equals, value = word.partition("=")
+        if flag.startswith("--defence."):
+            name = flag.removeprefix("--defence.").replace("-", "_")
+            found = value if equals else next(given, None)
+            if found is None:
+                refuse(f"there is nothing after {flag}")
+            own[name] = found
+        else:
+            rest.append(word)
+    return [*rest, *words[end:]], own
+
+
+def _is_defence(word: str) -> bool:
+    return word.partition("=")[0] == "--defence"
+
+
 def _shown(action: Any) -> str:
     return action.option_strings[0] if action.option_strings else action.dest.upper()
 
@@ -150,7 +178,7 @@ def verb_parser(verb: str) -> Parser:
         name, hint = parameter.name, hints[parameter.name]
         if get_origin(hint) is Annotated:
             parser.add_class_arguments(get_args(hint)[1])
-        elif name != "command":
+        elif name not in ("command", "defence_own"):
             _add(parser, parameter, hint, helps.get(name))
     return parser
 

@@ -25,7 +25,7 @@ def run(
     ckpt: str,
     image: list[Path],
     *,
-    defence: Literal["none", "entropy"] = "none",
+    defence: str = "none",
     defence_variant: Literal["paper", "released"] | None = None,
     defence_direction: Literal["gradient", "sign"] | None = None,
     defence_resolve: bool | None = None,
@@ -34,6 +34,7 @@ def run(
     defence_final_input: Literal["purified", "received"] | None = None,
     defence_every: int | None = None,
     defence_steps: int | None = None,
+    defence_own: dict[str, str] | None = None,
     state: int | Literal["final"] | None = None,
     as_json: bool = False,
     plot: Path | None = None,
@@ -51,7 +52,8 @@ def run(
         ckpt: A checkpoint folder, a shipped checkpoint's name, hf:user/name, or package.module:function that returns a
             predictor.
         image: Image files.
-        defence: entropy purifies the input between solver steps, within the checkpoint's own budget eps.
+        defence: entropy (purifies the input between solver steps, within the checkpoint's own budget eps), none, or
+            package.module:Class of your own, whose options are --defence.NAME VALUE.
         defence_variant: The paper's algorithm (default) or that of the released code.
         defence_direction: The image moves along the sign of the gradient (default), or along the gradient, Eq. 8 as
             printed.
@@ -61,6 +63,7 @@ def run(
         defence_final_input: Image that the final state is unrolled with; by default as the variant has it.
         defence_every: T_f, the solver steps between interventions; 2 by default.
         defence_steps: R, the inner iterations of an intervention; 10 by default.
+        defence_own: Options of a defence of one's own.
         state: Predict from head(z^[state]), or from the final unrolled state; by default as `evaluate` deploys the
             model: from state 8, or the solver's last if it has fewer.
         as_json: Print JSON instead of a table.
@@ -70,6 +73,7 @@ def run(
             checkpoint may name it.
     """
     flags = {name.removeprefix("defence_"): value for name, value in locals().items() if name.startswith("defence_")}
+    flags = flags.pop("own") or flags
     import torch
     from rich.console import Console
 

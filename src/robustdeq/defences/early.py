@@ -7,7 +7,6 @@ from torch import Tensor
 from typing_extensions import override
 
 from robustdeq.models.predictor import Defence, DynamicPredictor, Pass
-from robustdeq.models.straight import straight_through
 
 
 class EarlyState(Defence):
@@ -42,13 +41,7 @@ class EarlyState(Defence):
 
     @override
     def read_out(self, walked: Pass, *, exact: bool = False) -> Tensor:
-        base, f, state = self.base, walked.f, self.base.read(walked.solution, state=self.state)
-        if exact or not torch.is_grad_enabled():
-            logits: Tensor = base.head(f.unpack(state.z))
-            return logits
-        with torch.no_grad():
-            values = base.head(f.unpack(state.z))
-        return straight_through(values, base.head(f.unpack(base.gradient.connect(f, state))))
+        return self.predictor.read_state(walked, self.state, exact=exact)
 
     @classmethod
     def select(cls, predictor: DynamicPredictor, x: Tensor, y: Tensor, *, batch_size: int = 250) -> EarlyState:

@@ -11,8 +11,8 @@ from typing_extensions import override
 from robustdeq.defences.descent import EntropyDescent, InputEntropy, SmoothDescent
 from robustdeq.defences.flows import Move
 from robustdeq.defences.input_defence import InputDefence
+from robustdeq.defences.intervention import Intervention
 from robustdeq.defences.switches import Direction, FinalInput, HandedOn, History, Variant, switches_of
-from robustdeq.models import BoundDynamics
 from robustdeq.models.predictor import DynamicPredictor, Pass, Purification
 
 
@@ -75,28 +75,27 @@ class EntropyReduction(InputDefence):
             )
 
     @override
-    def move(self, f: BoundDynamics, z: Tensor, x: Tensor, x_hat: Tensor) -> Tensor:
-        return self.descent(InputEntropy(self.base), f, z, x, x_hat)
+    def move(self, now: Intervention) -> Tensor:
+        return self.descent(InputEntropy(self.base), now.f, now.state, now.received, now.image)
 
     @override
-    def move_and_measure(self, f: BoundDynamics, z: Tensor, x: Tensor, x_hat: Tensor) -> tuple[Tensor, Tensor | None]:
+    def move_and_measure(self, now: Intervention) -> tuple[Tensor, Tensor | None]:
         trace: list[Tensor] = []
-        moved = self.descent(InputEntropy(self.base), f, z, x, x_hat, trace)
+        moved = self.descent(InputEntropy(self.base), now.f, now.state, now.received, now.image, trace)
         return moved, torch.stack(trace)
 
     @override
-    def move_differentiably(
-        self, f: BoundDynamics, z: Tensor, x: Tensor, x_hat: Tensor, smoothing: float | None
-    ) -> Tensor:
+    def move_differentiably(self, now: Intervention, smoothing: float | None) -> Tensor:
         if smoothing is None:
-            return super().move_differentiably(f, z, x, x_hat, smoothing)
-        return SmoothDescent(self.descent, smoothing)(InputEntropy(self.base), f, z, x, x_hat)
+            return super().move_differentiably(now, smoothing)
+        descend = SmoothDescent(self.descent, smoothing)
+        return descend(InputEntropy(self.base), now.f, now.state, now.received, now.image)
 
     @override
     def run_flow(
         self, move: Move, x: Tensor, *, steps: int | None = None, judge_last: bool = True, idle: bool = False
     ) -> Pass:
-        if self.descent.steps or self.switches.history == "restarted":
+        if self.descent.steps or self.switches.history == "restarted" or len(self.layers) > 1:
             return super().run_flow(move, x, steps=steps, judge_last=judge_last, idle=idle)
         # Without updates this is bit for bit the undefended solve; its interventions leave the images as they are.
         self.check()

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
+from robustdeq.defences.intervention import Intervention
 from robustdeq.defences.switches import Switches
 from robustdeq.models import DEQ, BoundDynamics
 from robustdeq.models.predictor import Pass, Purification
@@ -18,8 +19,8 @@ from robustdeq.solve import Broyden, Iteration, SegmentBroyden, Solution, Solver
 if TYPE_CHECKING:
     from robustdeq.defences.input_defence import InputDefence
 
-Move = Callable[[BoundDynamics, Tensor, Tensor, Tensor], tuple[Tensor, Tensor | None]]
-"""(f, z, x, x^) -> the new x^, and a measurement (R1, B) for `Purification.inner_entropy` or None."""
+Move = Callable[[Intervention], tuple[Tensor, Tensor | None]]
+"""An intervention -> the new x^, and a measurement (R1, B) for `Purification.inner_entropy` or None."""
 
 
 def kept_history(
@@ -37,21 +38,21 @@ def kept_history(
         judge_last: As for `robustdeq.fixed_point`.
         idle: Intervene after the last step too, where the new x^ has no effect on the states.
     """
-    model, switches, every = defence.base, defence.switches, defence.every
+    model, switches = defence.base, defence.switches
     moving = _Moving(model, x, move)
     read = steps is None and switches.final_input == "purified"
     steps = steps or model.solver.max_steps
     solver = replace(model.solver, max_steps=steps)
     iteration = Iteration(moving.f, moving.z0, solver, tol=model.tol, judge_last=judge_last)
-    for t in range(every, steps + 1, every):
+    for t in (step for step in defence.interventions if step <= steps):
         if switches.resolve:
             iteration.advance(t - 1 - iteration.step)
-            moving.intervene(iteration.peek(), since=t)
+            moving.intervene(iteration.peek(), t, since=t)
             iteration.rebase(moving.f)
         else:
             iteration.advance(t - iteration.step)
             if t < steps or idle or read:
-                moving.intervene(iteration.z.reshape(iteration.shape), since=t + 1)
+                moving.intervene(iteration.z.reshape(iteration.shape), t, since=t + 1)
             if t < steps:
                 iteration.rebase(moving.f)
     return moving.arrive(iteration.advance().solution(), switches)
@@ -77,14 +78,14 @@ def restarted_history(
         iteration = Iteration(moving.f, z, solver, tol=model.tol, judge_last=judge_last or follows or idle)
         if switches.resolve and length == every:
             iteration.advance(length - 1)
-            moving.intervene(iteration.peek(), since=end)
+            moving.intervene(iteration.peek(), end, since=end)
             iteration.rebase(moving.f)
         iteration.advance()
         parts.append(iteration.solution())
         memory = iteration.memory
         z = (iteration.value if switches.handed_on == "lowest" else iteration.z).reshape(iteration.shape)
         if not switches.resolve and length == every and (follows or idle or read):
-            moving.intervene(z, since=end + 1)
+            moving.intervene(z, end, since=end + 1)
     return moving.arrive(_joined(parts), switches)
 
 
@@ -94,13 +95,16 @@ class _Moving:
     def __init__(self, model: DEQ, x: Tensor, move: Move) -> None:
         self.received, self.z0 = model.begin(x)
         self.f = Remembering(self.received)
-        self.encoder, self.move = model.inference_parts()[0], move
+        self.model, self.move = model, move
+        self.encoder = model.inference_parts()[0]
         self.x, self.x_hat = x, x
         self.purification = Purification(inputs=[], since=[], inner_entropy=[])
 
-    def intervene(self, z: Tensor, *, since: int) -> None:
-        """Moves x^ at the state z; the new dynamics act from z^[since] on."""
-        self.x_hat, measured = self.move(self.f, z, self.x, self.x_hat)
+    def intervene(self, z: Tensor, step: int, *, since: int) -> None:
+        """Moves x^ at the state z of this step; the new dynamics act from z^[since] on."""
+        self.x_hat, measured = self.move(
+            Intervention(model=self.model, f=self.f, step=step, state=z, received=self.x, image=self.x_hat)
+        )
         self.f = self.f.rebind(self.encoder(self.x_hat))
         self.purification.inputs.append(self.x_hat)
         self.purification.since.append(since)

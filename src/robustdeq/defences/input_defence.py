@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 from typing_extensions import override
 
 from robustdeq.defences import flows
+from robustdeq.defences.intervention import Intervention
 from robustdeq.defences.switches import VARIANTS, Switches
-from robustdeq.models import BoundDynamics
 from robustdeq.models.modes import attacking
 from robustdeq.models.predictor import Defence, DynamicPredictor, Pass
 
@@ -18,11 +19,13 @@ from robustdeq.models.predictor import Defence, DynamicPredictor, Pass
 class InputDefence(Defence):
     """A defence that changes its input while the solver runs.
 
-    After every `every` solver steps the solver pauses, `move` returns the new input x^, and the dynamics continue with
-    it; x^ is never reset during a pass. Subclasses implement `move` and nothing else.
+    After every `every` solver steps the solver pauses, `move` returns the new images x^, and the dynamics continue with
+    them; x^ is never reset during a pass. Subclasses implement `move` and nothing else.
+
+    Around another input defence, it moves the images after that one has moved them, each at its own steps.
 
     Args:
-        predictor: A DEQ, or a defence of its readout such as `EarlyState`.
+        predictor: A DEQ, or a defence around one.
         every: Number of solver steps between interventions.
     """
 
@@ -32,32 +35,37 @@ class InputDefence(Defence):
 
     def __init__(self, predictor: DynamicPredictor, *, every: int = 2) -> None:
         super().__init__(predictor)
-        if predictor.defended:
+        if any(type(layer) is type(self) for layer in _layers(predictor)):
             raise ValueError("the predictor defends its input already; wrap the undefended model")
         self.every = every
 
     @abstractmethod
-    def move(self, f: BoundDynamics, z: Tensor, x: Tensor, x_hat: Tensor) -> Tensor:
-        """The new input x^, the shape of x; called without autograd.
+    def move(self, now: Intervention) -> Tensor:
+        """The new images, the shape of `now.image`.
 
-        Args:
-            f: The dynamics with the injection of the current x^.
-            z: The state that the intervention looks at.
-            x: The received images.
-            x_hat: The current x^.
+        Called without autograd, except by exact oracles: these differentiate whatever it computes. `now.gradient` works
+        in both cases. If nothing that it returns depends on its tensors by autograd, what it adds to the received
+        images counts as a constant.
         """
 
-    def move_and_measure(self, f: BoundDynamics, z: Tensor, x: Tensor, x_hat: Tensor) -> tuple[Tensor, Tensor | None]:
+    def move_and_measure(self, now: Intervention) -> tuple[Tensor, Tensor | None]:
         """`move`, and what `Trajectory.inner_entropy` shows of it, (R + 1, B), if anything."""
-        return self.move(f, z, x, x_hat), None
+        return self.move(now), None
 
-    def move_differentiably(
-        self, f: BoundDynamics, z: Tensor, x: Tensor, x_hat: Tensor, smoothing: float | None
-    ) -> Tensor:
-        """`move` as a differentiable function; unless overridden, what it adds to x counts as a constant."""
+    def move_differentiably(self, now: Intervention, smoothing: float | None) -> Tensor:
+        """`move` as a differentiable function; without smoothing, what it adds to x counts as a constant."""
+        inputs = [t for t in (now.state, now.received, now.image) if t.requires_grad]
+        if smoothing is not None:
+            moved = self.move(now)
+            if moved.requires_grad and inputs:
+                probe = torch.zeros_like(moved)
+                found = torch.autograd.grad(moved, inputs, probe, retain_graph=True, allow_unused=True)
+                if any(gradient is not None for gradient in found):
+                    return moved
         with torch.no_grad():
-            moved = self.move(f, z.detach(), x.detach(), x_hat.detach())
-        return x + (moved - x).detach()
+            constant = replace(now, state=now.state.detach(), image=now.image.detach(), received=now.received.detach())
+            moved = self.move(constant)
+        return now.received + (moved - now.received).detach()
 
     def check(self) -> None:
         """Raises an error for settings that cannot work; the model's solver may be replaced after construction."""
@@ -71,12 +79,18 @@ class InputDefence(Defence):
 
     @override
     def undefended(self) -> DynamicPredictor:
-        return self.predictor
+        return self.predictor.undefended()
 
     @property
     def interventions(self) -> list[int]:
-        """The solver steps after which x^ moves."""
-        return list(range(self.every, self.num_states + 1, self.every))
+        """The solver steps after which x^ moves, by this defence or by an input defence inside."""
+        steps = range(1, self.num_states + 1)
+        return [t for t in steps if any(t % layer.every == 0 for layer in self.layers)]
+
+    @property
+    def layers(self) -> list[InputDefence]:
+        """The input defences inside, from the innermost, and this one."""
+        return [*_layers(self.predictor), self]
 
     @property
     @override
@@ -95,10 +109,20 @@ class InputDefence(Defence):
         exact: bool = False,
         smoothing: float | None = None,
     ) -> Pass:
-        def move(f: BoundDynamics, z: Tensor, x: Tensor, x_hat: Tensor) -> tuple[Tensor, Tensor | None]:
-            if exact:
-                return self.move_differentiably(f, z, x, x_hat, smoothing), None
-            return self.move_and_measure(f, z, x, x_hat) if measure else (self.move(f, z, x, x_hat), None)
+        def move(now: Intervention) -> tuple[Tensor, Tensor | None]:
+            measured = None
+            due = [layer for layer in self.layers if now.step % layer.every == 0]
+            for layer in due:
+                found = None
+                if exact:
+                    image = layer.move_differentiably(now, smoothing)
+                elif measure:
+                    image, found = layer.move_and_measure(now)
+                else:
+                    image = layer.move(now)
+                measured = measured if found is None else found
+                now = replace(now, image=image) if layer is due[-1] else now.moved(image)
+            return now.image, measured
 
         # `move` may differentiate, which is impossible with tensors that were made in inference mode
         with attacking(self), torch.inference_mode(False), torch.set_grad_enabled(exact):
@@ -109,6 +133,22 @@ class InputDefence(Defence):
         self, move: flows.Move, x: Tensor, *, steps: int | None = None, judge_last: bool = True, idle: bool = False
     ) -> Pass:
         """Runs the dynamics with interventions; `idle` as for the functions in `flows`."""
-        self.check()
+        for layer in self.layers:
+            layer.check()
+            same = replace(layer.switches, direction=self.switches.direction) == self.switches
+            if layer is not self and not (same and self.switches.history == "kept"):
+                raise ValueError(
+                    f"{type(self).__name__} around {type(layer).__name__}: input defences can be combined only if both "
+                    "continue the pass as variant 'paper' does"
+                )
         flow = flows.kept_history if self.switches.history == "kept" else flows.restarted_history
         return flow(self, move, x, steps=steps, judge_last=judge_last, idle=idle)
+
+
+def _layers(predictor: object) -> list[InputDefence]:
+    """The input defences of a predictor, from the innermost."""
+    found: list[InputDefence] = []
+    while isinstance(predictor, Defence):
+        found = [predictor, *found] if isinstance(predictor, InputDefence) else found
+        predictor = predictor.predictor
+    return found

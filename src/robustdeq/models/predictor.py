@@ -154,8 +154,18 @@ class DynamicPredictor(nn.Module, ABC):
                 are differentiable in the injection of `walked.f` as the model's gradient policy says.
         """
 
+    def read_state(self, walked: Pass, state: int, *, exact: bool = False) -> Tensor:
+        """The logits (B, C) of the early state z^[state], without unrolling; `exact` as for `read_out`."""
+        base, f, chosen = self.base, walked.f, self.base.read(walked.solution, state=state)
+        if exact or not torch.is_grad_enabled():
+            logits: Tensor = base.head(f.unpack(chosen.z))
+            return logits
+        with torch.no_grad():
+            values = base.head(f.unpack(chosen.z))
+        return straight_through(values, base.head(f.unpack(base.gradient.connect(f, chosen))))
+
     def undefended(self) -> DynamicPredictor:
-        """The predictor with the same readout and without any defence of the input."""
+        """The predictor without any defence but `EarlyState`."""
         return self
 
     @property
@@ -238,8 +248,8 @@ def _of_inner(name: str) -> Any:
 class Defence(DynamicPredictor):
     """A predictor around a predictor: what a subclass does not override is forwarded to the predictor inside.
 
-    To change what is read from a pass, override `read_out`. To change the input between solver steps, subclass
-    `robustdeq.defences.InputDefence`.
+    To change what is read from a pass, subclass `robustdeq.ReadoutDefence`; to change the input between solver steps,
+    `robustdeq.InputDefence`. Each asks for one method.
 
     Args:
         predictor: A DEQ, or a defence around one.
@@ -289,6 +299,10 @@ class Defence(DynamicPredictor):
     @override
     def read_out(self, walked: Pass, *, exact: bool = False) -> Tensor:
         return self.predictor.read_out(walked, exact=exact)
+
+    @override
+    def read_state(self, walked: Pass, state: int, *, exact: bool = False) -> Tensor:
+        return self.predictor.read_state(walked, state, exact=exact)
 
 
 def entropy(logits: Tensor) -> Tensor:

@@ -105,6 +105,11 @@ class PredictorRecord:
         return found
 
     @property
+    def own_defences(self) -> list[str]:
+        """Names (package.module:name) of the user's own defences among the wrappers."""
+        return [str(config["reference"]) for config in self.layers.values() if "reference" in config]
+
+    @property
     def entropy(self) -> EntropyRecord | None:
         """The entropy reduction among the wrappers; None without one."""
         config = self.layers.get("EntropyReduction")

@@ -45,7 +45,8 @@ class Result:
     def undefended(self) -> str | None:
         """The predictor of the same store that is this one without its defence; None without a defence."""
         name = "deployed" if self.oblivious else "base"
-        return name if self.entropy is not None and name in self.manifest.predictors else None
+        defended = self.entropy is not None or self.record.own_defences
+        return name if defended and name in self.manifest.predictors else None
 
     @property
     def states(self) -> int:
@@ -77,10 +78,9 @@ class Result:
     @property
     def method(self) -> str:
         """The method in the words of the paper's tables."""
-        if not self.manifest.dynamic:
-            return "no dynamics"
         parts = [name for name, on in (("3.2", self.entropy is not None), ("3.3", self.random)) if on]
-        return f"+ Sec. {' & '.join(parts)}" if parts else "baseline"
+        method = f"+ Sec. {' & '.join(parts)}" if parts else "baseline"
+        return ", ".join([method if self.manifest.dynamic else "no dynamics", *self.record.own_defences])
 
     @property
     def described(self) -> str:
