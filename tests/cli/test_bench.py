@@ -98,13 +98,12 @@ def test_bench_train_measures_the_rows_that_are_asked_for(tmp_path, monkeypatch,
 def test_bench_evaluate_measures_autoattack_along_cold_and_carried_gradients(tmp_path, monkeypatch):
     small = {"n_iter": 2, "targets": 1, "n_queries": 1}
     monkeypatch.setattr("robustdeq.cli.benchmarks.autoattack.BUDGETS", small)
-    monkeypatch.setattr("robustdeq.cli.benchmarks.autoattack.COUNTED", 3)
     torch.manual_seed(0)
     model = rd.create_model("mdeq-nano", num_classes=10)
     model.metadata = {"eps": 0.001, "dataset": "digits"}
     model.save_pretrained(tmp_path / "nano")
     file = tmp_path / "bench.json"
-    words = ["--attack", "autoattack", "--models", str(tmp_path / "nano"), "--images", "20", "--json", str(file)]
+    words = ["--attack", "autoattack", "--models", str(tmp_path / "nano"), "--images", "40", "--json", str(file)]
     assert main(["bench", "evaluate", *words]) == 0
     cold, carried = json.loads(file.read_text())
     assert (cold["name"], carried["name"]) == ("autoattack", "autoattack, carried J=1")
