@@ -118,3 +118,51 @@ def test_around_a_defence_every_view_can_be_asked(variant):
     cosines = gradient_honesty(oracles, x, predictions(defended, x), directions=4).cosines
     assert set(cosines) == set(oracles)
     assert all(cosine.isfinite().all() for cosine in cosines.values())
+
+
+class LinearCell(torch.nn.Module):
+    """f(z; u) = A z + u with eigenvalues of A between -radius and radius, both included."""
+
+    def __init__(self, radius, width=12):
+        super().__init__()
+        generator = torch.Generator().manual_seed(0)
+        basis = torch.linalg.qr(torch.randn(width, width, dtype=torch.float64, generator=generator)).Q
+        self.a = torch.nn.Parameter(basis @ torch.diag(torch.linspace(-radius, radius, width).double()) @ basis.T)
+
+    def forward(self, z, u):
+        return z @ self.a + u
+
+
+@pytest.mark.parametrize(("radius", "least"), [(0.3, 0.98), (0.6, 0.93), (0.9, 0.85)])
+@pytest.mark.parametrize("follows", ["adjoint", "state and adjoint"])
+def test_carried_gradients_stay_honest_while_the_images_move(radius, least, follows):
+    x = 0.2 + 0.6 * images(4, shape=(1, 4, 4))
+    model = cell(solver=rd.Broyden(max_steps=24), tol=1e-10)
+    model.dynamics = LinearCell(radius)
+    early = rd.EarlyState(model, state=24)
+    z = model.trajectory(x).states[-1]
+    assert rd.spectral_radius(model.begin(x)[0], z).mean().item() == pytest.approx(radius, rel=0.05)
+    y, moves = predictions(early, x), torch.Generator().manual_seed(1)
+    oracle = rd.oracles.CarriedEstimate(early).for_attack(4).for_rows(torch.arange(4))
+    if follows == "state and adjoint":  # the surrogate's logits, beside which nothing is solved
+        oracle = Shown(early, oracle)
+    cosines = []
+    for _ in range(5):
+        cosines.append(gradient_honesty({"": oracle}, x, y, directions=16, step=1e-6).mean[""])
+        x = x + 0.01 * torch.randn(x.shape, dtype=x.dtype, generator=moves).sign()
+    assert min(cosines[1:]) > least
+
+
+@dataclass(frozen=True, eq=False)
+class Shown(Oracle):
+    """Another oracle's surrogate as it is, beside the deployed values."""
+
+    predictor: torch.nn.Module
+    inner: Oracle
+
+    @property
+    def target(self):
+        return self.predictor
+
+    def estimate(self, x):
+        return self.inner.surrogate(x)

@@ -280,3 +280,94 @@ def test_a_carried_state_that_is_not_finite_is_replaced_before_the_loss(deq, bat
     z[0] = torch.nan
     logits = continued_pass(deq, x, CarriedState(z, 3), Draws(0, 0), "loss", deq.gradient)
     assert logits.isfinite().all()
+
+
+class StateAlone(InnerPolicy):
+    """The state is carried by one f per inner step and the adjoint is left out: the gradient is (df/dx)^T g."""
+
+    def begin(self, model, loss, states, draws):
+        kept = []
+
+        def gradient(x, step):
+            x = x.detach().requires_grad_()
+            with torch.enable_grad():
+                f, z0 = model.begin(x)
+                y = f(kept.pop() if kept else model.solve(f, z0, max_steps=4).value.detach())
+                kept.append(y.detach())
+                return torch.autograd.grad(loss(model.head(y), step).sum(), x)[0]
+
+        return gradient
+
+
+class Chain(nn.Module):
+    """f(z; u) = (u_0 + k z_1, u_1): the second pixel reaches the first entry through the dynamics alone."""
+
+    def __init__(self):
+        super().__init__()
+        self.k = nn.Parameter(torch.tensor([2.0]))
+
+    def forward(self, z, u):
+        return torch.stack([u[:, 0] + self.k * z[:, 1], u[:, 1]], 1)
+
+
+class Centred(nn.Module):
+    def forward(self, x):
+        return 10 * (x.flatten(1) - 0.5)
+
+
+def two_pixels(count, seed):
+    """The first pixel says the class for three quarters of the images, robustly; the second always, within eps = 0.1."""
+    g = torch.Generator().manual_seed(seed)
+    y = torch.randint(2, (count,), generator=g)
+    agrees = torch.where(torch.rand(count, generator=g) < 0.75, 1, -1)
+    first = 0.15 * (2 * y - 1) * agrees + 0.02 * torch.randn(count, generator=g)
+    second = 0.05 * (2 * y - 1) + 0.001 * torch.randn(count, generator=g)
+    return 0.5 + torch.stack([first, second], 1).view(count, 1, 1, 2).double(), y
+
+
+class FromTheImage(TRADES):
+    """One large step from the image itself."""
+
+    def __init__(self):
+        super().__init__(threat=Linf(0.1), steps=1, step_size=0.1)
+
+    def start(self, x, draws):
+        return x.clone()
+
+
+def pgd_at(inner):
+    return PGDAT(threat=Linf(0.1), steps=4, step_size=0.05, inner=inner)
+
+
+@pytest.mark.parametrize(
+    ("objective", "caught"),
+    [(pgd_at(StateAlone()), True), (FromTheImage(), True), (pgd_at(Carried()), False), (pgd_at(rd.Cold()), False)],
+    ids=["state alone", "one large step without a random start", "carried", "cold"],
+)
+def test_a_training_whose_inner_attack_is_too_weak_is_caught_by_the_meter(objective, caught):
+    """The model may use the second pixel, which is not robust, and hide it from an attack that sees f's first step."""
+    model = rd.DEQ(
+        encoder=Centred(),
+        dynamics=Chain(),
+        head=nn.Linear(2, 2),
+        gradient=rd.Phantom(2, 1.0),
+        solver=rd.Picard(max_steps=4),
+    ).double()
+    with torch.no_grad():  # already hiding a little: an attack that sees it has the model unlearn that
+        model.head.weight.copy_(torch.tensor([[-1.0, 0.3], [1.0, -0.3]]))
+        model.head.bias.zero_()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+    x, y = two_pixels(128, seed=0)
+    for step in range(100):
+        optimizer.zero_grad()
+        objective(model, x, y, Draws(0, step)).total.backward()
+        optimizer.step()
+    x, y = two_pixels(200, seed=1)
+    attacks = [
+        inner_attack(model, objective, Draws(0, 0)),
+        pgd_attack(model, Linf(0.1), steps=10, step_size=0.025, seed=0),
+    ]
+    clean, inner, pgd = correct_counts(model, x, y, attacks, batch_size=200)
+    assert (weakness(inner / 200, pgd / 200, 200, carried=True) is not None) == caught
+    if caught:
+        assert clean > pgd + 40

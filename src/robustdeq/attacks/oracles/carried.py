@@ -55,10 +55,10 @@ class Kept:
 
 
 class Memory:
-    """What one attack on one batch carries: states z and adjoints a."""
+    """What one attack on one batch carries: states z, and adjoints a as a - dL/dy."""
 
     def __init__(self, count: int) -> None:
-        self.states, self.adjoints = Kept(count), Kept(count)
+        self.states, self.rests = Kept(count), Kept(count)
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +68,8 @@ class CarriedAdjoint(GradientPolicy):
     iterations: int
     damping: float
     extra: int
-    adjoints: Kept
+    rests: Kept
+    """a - dL/dy of the image's last pass: a change of dL/dy then enters a at once."""
     places: Tensor
 
     @override
@@ -77,16 +78,16 @@ class CarriedAdjoint(GradientPolicy):
 
     def attach(self, f: Map, z: Tensor) -> Tensor:
         """f(z) with the adjoint's iterations attached to its backward pass."""
-        starts = self.adjoints.at(self.places)  # not in the backward pass, of which there may be several
+        starts = self.rests.at(self.places)  # not in the backward pass, of which there may be several
 
         def adjoint(g: Tensor, vjp: Map) -> Tensor:
-            a, known = starts.filled(g), starts.known
+            a, known = g + starts.filled(torch.zeros_like(g)), starts.known
             for _ in range(self.iterations):
                 a = torch.lerp(a, g + vjp(a), self.damping)
             if not known.all():  # an image's iterations do not depend on its batch-mates
                 for _ in range(self.extra):
                     a = torch.where(_column(known, a), a, torch.lerp(a, g + vjp(a), self.damping))
-            self.adjoints.keep(self.places, a)
+            self.rests.keep(self.places, a - g)
             return a
 
         return with_adjoint(f, z, adjoint)
@@ -96,9 +97,10 @@ class CarriedAdjoint(GradientPolicy):
 class CarriedEstimate(StateOracle):
     """Implicit gradients whose state and adjoint are carried from step to step of one attack, image by image.
 
-    A pass with a gradient makes `iterations` iterations of z and a, by the formulas of `robustdeq.Carried`, with one
-    difference: an oracle learns dL/dy only when the attack differentiates its logits, so a is iterated then, with f
-    differentiated at the pass's last z. Where z and a have converged, this is the implicit gradient.
+    A pass with a gradient makes `iterations` iterations of z and a, by the formulas of `robustdeq.Carried`, with two
+    differences: an oracle learns dL/dy only when the attack differentiates its logits, so a is iterated then, with f
+    differentiated at the pass's last z. It starts from dL/dy plus the rest of the last pass's a, so that it follows at
+    once where dL/dy jumps (another class comes closest). Where z and a have converged, this is the implicit gradient.
 
     - Where the pass also computes the deployed logits, it solves from z^[0]. Its deployed state is then the z at which
       f is differentiated, and a alone is carried: deployed values never come from a carried state. The same holds for
@@ -148,7 +150,7 @@ class CarriedEstimate(StateOracle):
     def policy(self) -> CarriedAdjoint:
         assert self.memory is not None
         assert self.places is not None
-        return CarriedAdjoint(self.iterations, self.damping, self.extra, self.memory.adjoints, self.places)
+        return CarriedAdjoint(self.iterations, self.damping, self.extra, self.memory.rests, self.places)
 
     @override
     def for_attack(self, count: int) -> CarriedEstimate:
@@ -162,7 +164,7 @@ class CarriedEstimate(StateOracle):
     def forget(self, places: Tensor) -> None:
         if self.memory is not None:
             self.memory.states.forget(places)
-            self.memory.adjoints.forget(places)
+            self.memory.rests.forget(places)
 
     def _here(self, x: Tensor) -> CarriedEstimate:
         """This oracle with a memory for exactly these images: a new one if it does not know which images they are."""
