@@ -316,7 +316,7 @@ class Centred(nn.Module):
 
 
 def two_pixels(count, seed):
-    """The first pixel says the class for three quarters of the images, robustly; the second always, within eps = 0.1."""
+    """The first pixel says the class robustly, for three quarters of the images; the second always, but within eps."""
     g = torch.Generator().manual_seed(seed)
     y = torch.randint(2, (count,), generator=g)
     agrees = torch.where(torch.rand(count, generator=g) < 0.75, 1, -1)
