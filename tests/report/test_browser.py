@@ -66,7 +66,9 @@ def test_the_first_screen_has_the_numbers_of_the_stores(browser, folder, index, 
         # the most robust model stands first, and its numbers are visible without scrolling
         assert page.js("document.querySelector('.card').id") == "card-attacked"
         assert page.js("document.querySelector('.card b').getBoundingClientRect().bottom") < 844
-        assert "attacked is the most robust of 3 models" in page.js("document.querySelector('.lead').textContent")
+        assert "attacked has the highest robust accuracy of 3 models" in page.js(
+            "document.querySelector('.lead').textContent"
+        )
 
 
 @SIZES

@@ -54,7 +54,7 @@ def test_models_without_autoattack_stand_below_those_with_it(tmp_path):
     make_store(tmp_path / "untried", {"pgd-ready": []}, specs=attack("pgd-ready", "ready"), states="random")
     _, cards, _ = page_of(tmp_path)
     assert list(cards) == ["weak", "untried"]
-    assert answers(list(cards.values()))[0].startswith("weak is the most robust of 2 models: 20.0 %")
+    assert answers(list(cards.values()))[0].startswith("weak has the highest robust accuracy of 2 models: 20.0 %")
     assert [cards[name].next[0] for name in cards] == [
         "nobody looked for masked gradients yet: audit it",
         "AutoAttack was not run",

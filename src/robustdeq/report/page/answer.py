@@ -10,7 +10,7 @@ MOST = 3
 
 
 def answers(cards: list[Card]) -> list[str]:
-    """One sentence on the most robust model, one on the defences, one on what no audit has seen."""
+    """Sentences on the most robust model, on the defences, and on what no audit has seen."""
     if not cards:
         return ["No evaluation yet: these folders hold trainings only."]
     return [text for text in (*_best(cards), _defences(cards), _audits(cards)) if text]
@@ -24,7 +24,7 @@ def _best(cards: list[Card]) -> list[str]:
     said = f"{m.value} % of the images stay right under {_named(m)} [{m.interval}]"
     if len(cards) == 1:
         return [f"{card.name}, {card.first.called}: {said}."]
-    text = f"{card.name} is the most robust of {len(cards)} models: {said}."
+    text = f"{card.name} has the highest robust accuracy of {len(cards)} models: {said}."
     rivals = [(other, n) for other, n in known[1:] if n.share and m.share and n.share.high >= m.share.low]
     if not rivals:
         return [text]
