@@ -11,7 +11,7 @@ import robustdeq as rd
 from robustdeq.attacks.oracles import CarriedEstimate, Estimate
 from robustdeq.threat import cross_entropy
 
-from ..defences.models import cell, images
+from ..defences.models import cell, images, mdeq
 
 BALL = rd.Linf(0.1)
 ATTACKS = [
@@ -215,6 +215,18 @@ def test_the_attack_is_nearly_as_strong_as_with_cold_gradients(model):
         found = rd.PGD(BALL, steps=10)(oracle, x, y)
         gains[name] = (cross_entropy(found.logits, y).mean() - clean).item()
     assert gains["carried"] > 0.95 * gains["cold"] > 0
+
+
+def test_dropout_and_batch_statistics_play_no_part_and_the_model_is_left_as_it_was():
+    model, x = mdeq(dropout=0.4), images(4, 3, 8, 8)
+    y, attack = model(x).argmax(1).detach(), rd.APGD(rd.Linf(0.02), n_iter=3)
+    expected = attack(CarriedEstimate(model, values="deployed"), x, y).images
+    model.train()
+    before = {k: v.clone() for k, v in model.state_dict().items()}
+    assert torch.equal(attack(CarriedEstimate(model, values="deployed"), x, y).images, expected)
+    assert all(m.training for m in model.modules())
+    assert all(torch.equal(v, before[k]) for k, v in model.state_dict().items())
+    assert all(p.grad is None and p.requires_grad for p in model.parameters())
 
 
 @pytest.mark.parametrize("wrong", [{"first": 0}, {"iterations": 0}, {"damping": 1.5}, {"extra": -1}, {"view": "seen"}])

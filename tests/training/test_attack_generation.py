@@ -4,14 +4,18 @@ import pytest
 import torch
 
 from robustdeq.threat import L2, Linf
-from robustdeq.training import PGDAT, TRADES, Attacked, Draws, RandomState
+from robustdeq.training import PGDAT, TRADES, Attacked, Carried, Cold, Draws, RandomState
 
 THREATS = [Linf(8 / 255), L2(0.5)]
 OBJECTIVES = [
-    kind(states=RandomState(), threat=threat, steps=2, step_size=threat.eps / 2)
+    kind(states=RandomState(), threat=threat, steps=2, step_size=threat.eps / 2, inner=inner)
     for kind in (PGDAT, TRADES)
     for threat in THREATS
+    for inner in (Cold(), Carried())
 ]
+every_objective = pytest.mark.parametrize(
+    "objective", OBJECTIVES, ids=lambda o: f"{type(o).__name__} {o.threat} {type(o.inner).__name__}"
+)
 
 
 def snapshot(model):
@@ -34,7 +38,7 @@ def assert_unchanged(before, model):
         assert gradient is None or torch.equal(gradient, other), name
 
 
-@pytest.mark.parametrize("objective", OBJECTIVES, ids=lambda o: f"{type(o).__name__} {o.threat}")
+@every_objective
 def test_adversarial_images_lie_in_the_ball_and_in_the_pixel_range(model, batch, objective):
     x, y = batch
     x = x.round()  # at the borders of the range
@@ -44,7 +48,7 @@ def test_adversarial_images_lie_in_the_ball_and_in_the_pixel_range(model, batch,
     assert (objective.threat.distance(x_adv, x) > 0.5 * objective.threat.eps).any()
 
 
-@pytest.mark.parametrize("objective", OBJECTIVES, ids=lambda o: f"{type(o).__name__} {o.threat}")
+@every_objective
 def test_an_attack_leaves_statistics_modes_flags_and_gradients_as_they_were(model, batch, objective):
     x, y = batch
     objective(model, x, y, Draws(0, 0)).total.backward()  # gradients that must survive
@@ -54,6 +58,15 @@ def test_an_attack_leaves_statistics_modes_flags_and_gradients_as_they_were(mode
     before = snapshot(model)
     objective.search(model, x, y, Draws(0, 1))
     assert_unchanged(before, model)
+
+
+@every_objective
+def test_dropout_and_batch_statistics_play_no_part_in_an_attack(model, batch, objective):
+    """It attacks the model of evaluation: what it finds does not depend on the model's mode."""
+    x, y = batch
+    assert model.training
+    in_training = objective.search(model, x, y, Draws(0, 0)).images
+    assert torch.equal(objective.search(model.eval(), x, y, Draws(0, 0)).images, in_training)
 
 
 def test_a_failing_attack_leaves_the_model_as_it_was(model, batch):
