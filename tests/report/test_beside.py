@@ -66,8 +66,8 @@ def test_defences_attacked_obliviously_are_drawn_beside_the_undefended_model(und
     two_attacks(tmp_path / "s", whole=True, also=SETTINGS, saves=[2, 5])
     figures = {f.name: f for f in make_figures(find_sources([tmp_path]))}
     assert "s 50.0; s (entropy-sign, oblivious) 70.0" in figures["figure-3a"].alt
-    assert "s (entropy-released, oblivious) -0.200 at the last state" in figures["figure-3b"].alt
-    assert "predictor entropy-sign minus deployed" in figures["figure-3b"].where
+    assert "s (entropy-released, oblivious) -0.200 at the last state" in figures["figure-3b-s"].alt
+    assert "predictor entropy-sign minus deployed" in figures["figure-3b-s"].where
     assert [name for name in figures if "figure-5" in name or "figure-2" in name] == [
         "figure-2-s",
         "figure-5-s",

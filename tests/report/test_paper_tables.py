@@ -5,6 +5,8 @@ import polars as pl
 from robustdeq.evaluation import Store
 from robustdeq.evaluation.analysis import metrics
 from robustdeq.report import find_sources, make_tables
+from robustdeq.report.figures import make_figures
+from robustdeq.report.figures.along_states import RULE, example
 from robustdeq.report.formats import as_latex
 from robustdeq.report.tables import Table
 from tests.report.results import attack, autoattack, grid_attack, grid_of, make_store, two_attacks
@@ -122,3 +124,47 @@ def test_table_8_has_its_unrollings_in_every_format(tmp_path):
     assert "60.00, K_a 3" in {cell.shown for row in table.rows for cell in row}
     assert "(55.65, K_a 8)" in {cell.shown for row in table.rows for cell in row}
     assert r"60.00, K\_a 3 & " in as_latex(table)
+
+
+def test_figure_2c_shows_the_image_whose_entropy_rises_by_the_median():
+    def frame(entropies, **columns):
+        images = list(range(len(entropies)))
+        return pl.DataFrame({"image": images, "deployed": True, "entropy": entropies, **columns})
+
+    clean = frame([1.0] * 6, correct=[True, True, True, True, False, True])
+    attacked = frame([1.9, 1.1, 1.5, 1.7, 1.6, 1.4], success=[True, True, True, True, True, False])
+    assert example(clean, attacked) == 2  # rises of 0.9, 0.1, 0.5, 0.7; the lower of the two in the middle
+    assert example(clean, attacked.with_columns(success=False)) is None
+    assert example(clean, attacked.with_columns(entropy=float("nan"))) is None
+
+
+def test_figure_2_says_which_image_it_shows_beside_the_mean(tmp_path):
+    two_attacks(tmp_path / "s")
+    figure = next(f for f in make_figures(find_sources([tmp_path])) if f.name == "figure-2-s")
+    assert "on average from 0.10 to 0.20 nats clean and from 0.60 to 0.70 under pgd-ready" in figure.alt
+    assert f"of image 1 from 0.10 to 0.20 and from 0.60 to 0.70. {RULE}" in figure.alt
+    for word in ("clean", "attacked"):
+        assert f"image 1, {word}" in figure.svg
+        assert f"mean, {word}" in figure.svg
+
+
+def test_figure_3b_shows_the_spread_over_images_of_one_model_in_one_figure(tmp_path):
+    also = [("entropy-sign", "paper"), ("entropy-released", "released")]
+    two_attacks(tmp_path / "s", whole=True, also=also, saves=[2, 5])
+    two_attacks(tmp_path / "fewer", whole=True, also=also[:1], saves=[2], images=8)  # the same predictor
+    (figure,) = [f for f in make_figures(find_sources([tmp_path])) if f.name.startswith("figure-3b")]
+    assert figure.name == "figure-3b-s"
+    assert "median, quartiles, and the middle nine tenths of the images. Mean: s (entropy-sign, oblivious) -0.200" in (
+        figure.alt
+    )
+    assert figure.svg.count("oblivious)</text>") == 2
+
+
+def test_figure_5_goes_by_state_for_the_defended_predictor_too(tmp_path):
+    two_attacks(tmp_path / "s", whole=True, also=[("entropy-sign", "paper")], saves=[2, 5])
+    figures = {f.name: f for f in make_figures(find_sources([tmp_path])) if f.name.startswith("figure-5")}
+    assert list(figures) == ["figure-5-s", "figure-5-s--entropy-sign--oblivious-"]
+    ends = "lambda 0.5, state 1: 60.0 (K_a 3); lambda 0.5, state 2: 90.0 (K_a 1); lambda 1, state 1: 90.0 (K_a 1)"
+    assert f"a line joins the strongest: {ends}" in figures["figure-5-s"].alt
+    assert "lambda 0.5, state 1: 70.0 (K_a 3)" in figures["figure-5-s--entropy-sign--oblivious-"].alt
+    assert "state i that is attacked" in figures["figure-5-s"].svg

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from robustdeq.report.figures.accuracies import figure_3a, figure_4, figure_5, figures_6
-from robustdeq.report.figures.along_states import diagnosed_attack, figure_2, figure_3b, figure_3c
+from robustdeq.report.figures.along_states import diagnosed_attack, figure_2, figure_3c, figures_3b
 from robustdeq.report.figures.drawing import Figure
 from robustdeq.report.figures.kept import kept_case
 from robustdeq.report.results import Result, Sources
@@ -19,7 +19,7 @@ def make_figures(sources: Sources) -> list[Figure]:
     rows = [predictor_key(r) for r in sources.main]
     shown = [_with_residuals(r, attacked) for r in attacked if r in sources.main or predictor_key(r) not in rows]
     figures = [figure_2(r) for k, r in enumerate(shown) if r not in shown[:k]]
-    figures += [figure_3a(whole), figure_3b(whole), figure_3c(attacked)]
+    figures += [figure_3a(whole), *figures_3b(whole), figure_3c(attacked)]
     figures += [*map(figure_5, whole), figure_4(sources.runs), *figures_6(sources.runs)]
     return [figure for figure in figures if figure is not None] + [*map(kept_case, sources.cases)]
 
