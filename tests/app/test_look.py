@@ -115,6 +115,16 @@ def test_the_command_beside_a_view_writes_the_same_page_and_picture(case, catalo
     assert said["headline"] == headline(looked.view)
 
 
+def test_a_model_in_double_precision_is_shown_and_its_script_runs(catalogue, tmp_path):
+    rd.load(DIGITS).double().save_pretrained(tmp_path / "double")
+    name = str(tmp_path / "double")
+    looked = look(Case(**{**FAST, "model": name}, image="test:7"), Catalogue([name], resolve), deploy)
+    scope = {}
+    with contextlib.redirect_stdout(io.StringIO()):
+        exec(compile(script(looked), "script", "exec"), scope)
+    torch.testing.assert_close(scope["attacked"], looked.attacked)
+
+
 def test_an_image_file_is_taken_on_the_command_line(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Image.new("RGB", (30, 20), "red").save("photo.png")

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from robustdeq.app.pictures import decoded, opened
 from robustdeq.data import DataError, DataNotFoundError, Images, load_dataset
+from robustdeq.evaluation.suites.subject import Subject
 from robustdeq.host.suggestions import did_you_mean
 
 PHOTOS = {"flower": "flower.jpg", "temple": "china.jpg"}
@@ -95,7 +96,7 @@ class Catalogue:
         if known.name not in self._first:
             some = test.subset(slice(0, FIRST))
             with torch.no_grad():
-                top = known.predictor(some.pixels01()).softmax(-1).topk(2)
+                top = known.predictor(Subject(known.predictor).pixels(some.pixels)).softmax(-1).cpu().topk(2)
             margin = (top.values[:, 0] - top.values[:, 1]).where(top.indices[:, 0] == some.labels, torch.inf)
             right = int(margin.isfinite().sum())
             self._first[known.name] = int(margin.nan_to_num(torch.inf).argsort()[right // 4])

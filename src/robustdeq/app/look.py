@@ -17,6 +17,7 @@ from robustdeq.app.catalogue import Catalogue
 from robustdeq.app.pictures import magnified
 from robustdeq.app.views import View, columns_of, distances, path_of, plane_through, trace_of
 from robustdeq.defences import InputDefence
+from robustdeq.evaluation.suites.subject import Subject
 from robustdeq.models.predictor import DynamicPredictor
 from robustdeq.threat import number
 
@@ -64,6 +65,7 @@ def look(case: Case, catalogue: Catalogue, deploy: Deploy, progress: Progress = 
     model = known.predictor
     case = replace(case, image=case.image or catalogue.first_image(known))
     x, label, notes = catalogue.image(known, case.image)
+    x = Subject(model).pixels(x).to(Subject(model).dtype)
     eps = number(case.eps, "eps") if case.eps else known.required("eps")
     if not 0 <= eps <= 1:
         raise ValueError(f"eps must be between 0 and 1, got {eps:g}")
@@ -99,7 +101,7 @@ def look(case: Case, catalogue: Catalogue, deploy: Deploy, progress: Progress = 
         result = call.make()(
             oracle.make(deployed=deployed),
             x,
-            torch.tensor([label]),
+            torch.tensor([label], device=x.device),
             watch=lambda queries: progress(
                 f"{call.path} on the image", int(queries.max()), max(total, int(queries.max()))
             ),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import torch
+
 from robustdeq.app.calls import Name
 from robustdeq.app.catalogue import PHOTOS
 from robustdeq.app.look import Looked
@@ -21,6 +23,8 @@ def script(looked: Looked) -> str:
         trust = ", trust=True" if "--trust" in looked.flags else ""
         lines.append(f"model = rd.load({case.model!r}{trust})")
     lines += _image(looked)
+    if looked.clean.dtype != torch.float32:
+        lines.append(f"x = x.to({looked.clean.dtype})")
     lines.append(f"deployed = {looked.deployed.name if isinstance(looked.deployed, Name) else looked.deployed}")
     label = looked.view.label
     test = case.image.startswith("test:") and case.label is None

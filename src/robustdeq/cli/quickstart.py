@@ -125,6 +125,7 @@ def run(*, out: Path = Path("runs/quickstart")) -> None:
         f"{_audited(out / 'results' / f'{AUDITED_ARM}-audit')}\n\n"
         f"Look:     {index}\n"
         f"Try:      robustdeq predict {best} YOUR-DIGIT.png --defence entropy\n"
+        f"Watch:    robustdeq explore {best}\n"
         f"Go on:    robustdeq evaluate {best} --suite audit --limit {IMAGES} --out {out / 'audit'}\n"
         f"CIFAR-10: robustdeq recipes\n"
         f"Your own: robustdeq evaluate package.module:function --data digits --eps 0.15 --out DIR",

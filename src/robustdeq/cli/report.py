@@ -13,7 +13,8 @@ def run(dirs: list[Path], *, out: Path, format: Literal["html", "pdf"] = "html",
     with the command that would produce it. The same results give the same bytes.
 
     Args:
-        dirs: Stores of evaluate, folders of train, files of bench --json, or folders that contain them.
+        dirs: Stores of evaluate, folders of train, cases kept by explore, files of bench --json, or folders above
+            them.
         out: Folder of the report.
         format: What is written beside Markdown, CSV and LaTeX: html, or pdf, which also prints the page to report.pdf
             with an installed Chromium.
