@@ -61,7 +61,6 @@ def test_a_defence_around_a_standard_model_falls_to_its_static_base(standard, tm
     )
     found = verdict.audit
     assert found.clean.value > 0.7
-    assert found.attacks["square"].value > 0.5  # it takes gradients: the radius alone does not hide the digits
     assert found.base_union.value <= 0.1
     assert found.union.value <= found.base_union.value + 0.01  # one point: one image
     assert [flag.name for flag in found.raised] == ["non-convergence"]  # nothing is masked

@@ -72,10 +72,10 @@ def test_every_suite_on_the_command_line(tmp_path, suite, function, capsys):
         (aa,) = metrics.aa_accuracy(store).values()
         assert aa.value <= metrics.clean_accuracy(store).value
     if eps < 0.5 and suite in ("autoattack", "paper", "audit"):  # all of APGD, FAB and Square had their turn
-        (name,) = [n for n in store.attacks if n in ("aa", "aa-ready", "square")]
+        (name,) = [n for n in store.attacks if n in ("aa", "aa-ready", "square-survivors")]
         left = store.rows(name).filter(pl.col("deployed") & ~pl.col("success")).collect()
-        assert 0 < left.height <= (3 if name == "square" else 2)
-        assert left["queries"].min() > (5000 if name == "square" else 6000)
+        assert 0 < left.height <= (3 if name == "square-survivors" else 2)
+        assert left["queries"].min() > (5000 if name == "square-survivors" else 6000)
     if suite == "paper" and function == "small_deq":
         resolved = json.loads((tmp_path / "manifest.json").read_text())["attacks"]["aa-strongest"]["resolved"]
         assert resolved["attack_of_grid"] == metrics.strongest(store).attack

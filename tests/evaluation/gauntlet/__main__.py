@@ -18,7 +18,7 @@ def main(page: Path) -> None:
     """Replace the table of the page."""
     before, rest = page.read_text().split(BEGIN)
     rows = []
-    for case in CASES:
+    for case in sorted(CASES, key=lambda case: case.gain):
         rows.append(row(case))
         print(rows[-1], flush=True)  # noqa: T201
     head = "| predictor | base | images | clean | union | gain in points | verdict | flags raised |"
