@@ -164,3 +164,22 @@ def test_a_predictor_that_reads_an_early_state_keeps_it_behind_a_defence():
     torch.testing.assert_close(defended(x), early(x), rtol=0, atol=0)
     with pytest.raises(ValueError, match="reads state 1 by itself"):
         deploy(early, defence=None, state="final")
+
+
+def test_json_holds_what_the_table_shows_and_nothing_else_is_on_standard_output(tmp_path, capsys):
+    words = ["--suite=audit-reduced", "--limit=3", "--device=cpu", "--base=tests.evaluation.predictors:linear_function"]
+    assert run(f"--out={tmp_path}", *words, "--json", "--batch-size=3") == 0
+    shown = capsys.readouterr()
+    found = json.loads(shown.out)
+    assert "3 images can detect a gain of" in shown.err  # said before the attacks
+    audit = found["audit"]
+    assert audit["verdict"] == "undecided"
+    assert {"name", "state", "value", "low", "high", "limit", "decides", "masking", "sentence"} <= audit["flags"][
+        0
+    ].keys()
+    assert audit["base_union"]["images"] == 3
+    assert found["union"]["value"] == audit["union"]["value"]
+    kept = json.loads((tmp_path / "audit.json").read_text())
+    assert kept["flags"] == audit["flags"]
+    assert run(f"--out={tmp_path}", *words, "--batch-size=3") == 0
+    assert f"verdict: undecided: {audit['reason']}" in capsys.readouterr().out

@@ -43,6 +43,11 @@ def test_it_runs_the_commands_that_a_user_would_type(tmp_path):
     assert (first.kind, first.states, second.kind, second.states) == ("trades", "final", "trades", "random")
 
 
+def test_every_command_gets_the_seed():
+    for step in quickstart._arm(quickstart.AUDITED_ARM, Path("q"), 7):
+        assert verb_parser(step.words[0]).parse_words(step.words[1:])["seed"] == 7
+
+
 def test_progress_is_read_from_what_a_command_has_written(tmp_path):
     train, grid = steps(tmp_path)[:2]
     assert (train.share(), grid.share()) == (0.0, 0.0)

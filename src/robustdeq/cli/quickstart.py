@@ -90,7 +90,7 @@ class Step:
         self.process.start()
 
 
-def run(*, out: Path = Path("runs/quickstart")) -> None:
+def run(*, out: Path = Path("runs/quickstart"), seed: int = 0) -> None:
     """Train, attack, defend and report on embedded digits, in a few minutes on two cores; no network.
 
     Trains TRADES and TRADES with random intermediate states, attacks both with and without entropy reduction by the
@@ -99,6 +99,7 @@ def run(*, out: Path = Path("runs/quickstart")) -> None:
 
     Args:
         out: Folder of the runs, the results and the report.
+        seed: Seed of the trainings and of the attacks.
     """
     from robustdeq.host.interrupts import stopping
     from robustdeq.report import make_report
@@ -109,7 +110,7 @@ def run(*, out: Path = Path("runs/quickstart")) -> None:
     began = time.monotonic()
     (out / "suite.yaml").write_text(SUITE)
     with stopping(lambda: f"what was done is in {out}"):
-        failed = _run_all([_arm(name, out) for name in ARMS], console)
+        failed = _run_all([_arm(name, out, seed) for name in ARMS], console)
     if failed is not None:
         said = failed.log.read_text() if failed.log.exists() else "nothing: it did not start"
         raise RuntimeError("\n".join([f"{failed.what} failed, {failed.log} says:", *said.splitlines()[-5:]]))
@@ -147,7 +148,7 @@ def _audited(folder: Path) -> str:
     )
 
 
-def _arm(name: str, out: Path) -> list[Step]:
+def _arm(name: str, out: Path, seed: int = 0) -> list[Step]:
     """The commands for one model, in order; the model that trains faster is audited too."""
     run, results = out / name, out / "results" / name
     train = ["train", "--recipe", ARMS[name], "--out", str(run)]
@@ -159,7 +160,7 @@ def _arm(name: str, out: Path) -> list[Step]:
         audit = ["evaluate", str(run / "best"), "--suite", "audit-reduced", "--limit", str(AUDITED)]
         audit += ["--defence", "entropy", "--out", f"{results}-audit"]
         steps.append(Step(f"audit of {name} with entropy reduction, reduced", audit))
-    return [Step(step.what, [*step.words, "--device", "cpu"]) for step in steps]
+    return [Step(step.what, [*step.words, "--seed", str(seed), "--device", "cpu"]) for step in steps]
 
 
 def _run_all(arms: list[list[Step]], console: Console) -> Step | None:

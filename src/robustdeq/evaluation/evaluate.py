@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ from robustdeq.evaluation.suites.build import check_buildable
 from robustdeq.evaluation.suites.opaque import PASSES, Averaged
 from robustdeq.evaluation.suites.read import make_suite
 from robustdeq.evaluation.suites.subject import Callee, Subject
-from robustdeq.evaluation.suites.suite import UNROLLINGS, Context, Suite, SuiteChoice
+from robustdeq.evaluation.suites.suite import UNROLLINGS, Context, SuiteChoice
 from robustdeq.evaluation.verdict import Verdict, read_verdict
 from robustdeq.threat import Linf, Threat
 
@@ -131,12 +130,12 @@ def evaluate(
         chosen = replace(chosen, notes=[*chosen.notes, EXPECTED])
     asked = str(suite) if isinstance(suite, str | Path) else chosen.name
     keep, until = chosen.keep_images if keep_images is None else keep_images, Deadline(budget)
-    planned = partial(
-        make_plan,
+    plan = make_plan(
         str(name or getattr(predictor, "__qualname__", type(predictor).__name__)),
         scored_predictors(subject, chosen.also if also is None else also, default_base=also is None),
-        asked=SuiteRequest(suite=asked, aware=aware, keep_images=bool(keep_images), command=command),
-        world_size=world_size,
+        chosen,
+        SuiteRequest(suite=asked, aware=aware, keep_images=bool(keep_images), command=command),
+        world_size,
         data=description,
         threat=threat,
         seed=seed,
@@ -147,23 +146,23 @@ def evaluate(
         answers=answers,
     )
 
-    def attacked_by(suite: Suite) -> tuple[Plan, Runner, bool]:
-        plan = planned(suite=suite)
+    def carried_out(plan: Plan) -> tuple[Runner, bool]:
         check_buildable(plan.specs, subject, seed, classes)
         join(store, plan.wanted, rank, lambda: any(batch_dependent(s, x) for s in plan.scored.values()))
         runner = Runner(
             plan, x, y, store, budget=until.left(), keep_images=keep, rank=rank, world_size=world_size, report=report
         )
-        return plan, runner, runner.run()
+        return runner, runner.run()
 
     store.clean_up()
     if chosen.audited and say is not None:
         say(announce(len(y), beside=subject.undefended is not None))
-    plan, runner, complete = attacked_by(chosen)
+    runner, complete = carried_out(plan)
     audited, number = chosen.audited and complete, 0
     while complete and number < chosen.rounds and (more := escalation(store, plan, number + 1, classes)):
         number += 1
-        plan, runner, complete = attacked_by(replace(chosen, specs=[*plan.specs, *more]))
+        plan = plan.extended(more)
+        runner, complete = carried_out(plan)
     audit = finish_audit(plan, store, x, y, write=rank == 0) if audited else None
     found = read_verdict(store, complete=complete, bounds=runner.bounds.now(), audit=audit, given_up=runner.given_up)
     return replace(found, notes=[*found.notes, CUT_OFF]) if audited and not complete else found

@@ -58,6 +58,11 @@ class Plan:
         """The attacks of this run."""
         return [record.spec for record in self.wanted.attacks.values()]
 
+    def extended(self, specs: Iterable[AttackSpec]) -> Plan:
+        """The plan with further attacks; predictors are not described again, as some change with every call."""
+        more = {spec.name: AttackRecord(spec=spec, hash=spec.hash) for spec in specs}
+        return replace(self, wanted=replace(self.wanted, attacks={**self.wanted.attacks, **more}))
+
 
 def make_plan(
     name: str, scored: dict[str, Subject], suite: Suite, asked: SuiteRequest, world_size: int, **settings: Any
