@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-shapes test-all test-slow lint docs install clean
+.PHONY: demo test test-shapes test-all test-slow hostile kills lint docs install clean
 
 help:
 	@echo "make demo      virtual environment, install, the quickstart: train, attack, defend, report on embedded digits"
@@ -11,6 +11,8 @@ help:
 	@echo "make test-shapes  the tests of the numerical rooms again, with every annotated type and shape checked at every call"
 	@echo "make test-all  the long tests"
 	@echo "make test-slow the tests that take minutes each, the whole quickstart among them"
+	@echo "make hostile   CASES=50000 SEED=0: a campaign of hostile files, values and calls, and its table"
+	@echo "make kills     100 kills of an evaluation and 50 of a training: all bytes equal"
 	@echo "make lint      ruff, mypy, import rules"
 	@echo "make docs      the documentation, strictly, into site/"
 
@@ -29,6 +31,9 @@ demo: install
 test: install
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not long and not slow" -n 2
 
+CASES ?= 50000
+SEED ?= 0
+
 SHAPED := tests/solve tests/models tests/attacks tests/defences tests/threat tests/data
 
 test-shapes: install
@@ -40,6 +45,12 @@ test-all: install
 
 test-slow: install
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow
+
+hostile: install
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.hostile --cases $(CASES) --seed $(SEED)
+
+kills: install
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.hostile.kills --evaluations 100 --trainings 50 --seed $(SEED)
 
 lint: install
 	$(BIN)/ruff check .

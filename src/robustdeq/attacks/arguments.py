@@ -15,6 +15,8 @@ def check_arguments(x: Tensor, y: Tensor, index: Sequence[int] | Tensor | None) 
     if not isinstance(x, Tensor) or not x.is_floating_point():
         found = x.dtype if isinstance(x, Tensor) else type(x).__name__
         raise TypeError(f"expected floating-point pixels in [0, 1], got {found}; convert with x.float() / 255")
+    if x.layout is not torch.strided:
+        raise TypeError(f"expected dense images, got {x.layout}; convert with x.to_dense()")
     if x.ndim < 2 or len(x) == 0:
         raise ValueError(f"expected a batch of at least one image, got shape {tuple(x.shape)}")
     if ((x < 0) | (x > 1)).any():
@@ -29,6 +31,12 @@ def check_arguments(x: Tensor, y: Tensor, index: Sequence[int] | Tensor | None) 
         raise ValueError(f"labels count from 0, got {int(y.min())}")
     if index is not None and len(index) != len(x):
         raise ValueError(f"expected one index for each of the {len(x)} images, got {len(index)}")
+
+
+def check_labels(y: Tensor, classes: int) -> None:
+    """Require labels of classes that the predictor has."""
+    if int(y.max()) >= classes:
+        raise ValueError(f"the labels go up to {int(y.max())}, the predictor has {classes} classes, counted from 0")
 
 
 def checked_start(threat: Threat, start: Tensor | None, x: Tensor) -> Tensor | None:

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from typing_extensions import override
 
-from robustdeq.attacks.arguments import check_arguments, checked_start, rows_like
+from robustdeq.attacks.arguments import check_arguments, check_labels, checked_start, rows_like
 from robustdeq.attacks.oracles import Direct, Oracle, natural_oracle
 from robustdeq.attacks.task import Task, Watch, fooled, keys_of, random_starts
 from robustdeq.threat import Threat
@@ -120,7 +120,13 @@ class Attack(ABC):
                 queries=torch.zeros(len(x), dtype=torch.int64, device=x.device),
                 watch=watch,
             )
-            return self._attack(batch)
+            try:
+                result = self._attack(batch)
+            except (IndexError, RuntimeError):
+                check_labels(y, batch.oracle.deployed(x[:1]).shape[1])  # which is why a loss fails, if it is
+                raise
+            check_labels(y, result.logits.shape[1])
+            return result
 
     def begin(self, task: Task, rows: Tensor, run: int) -> Tensor:
         """The points where a run starts: the given start in run 0, otherwise random points of the balls."""

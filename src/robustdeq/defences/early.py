@@ -56,6 +56,8 @@ class EarlyState(Defence):
             y: Labels.
             batch_size: Number of images per pass.
         """
+        if not isinstance(x, torch.Tensor) or not isinstance(y, torch.Tensor) or x.shape[:1] != y.shape or not len(x):
+            raise ValueError("expected images (B, ...) and as many labels (B,), as two tensors")
         correct = torch.zeros(predictor.num_states, dtype=torch.int64)
         for images, labels in zip(x.split(batch_size), y.split(batch_size), strict=True):
             predictions = predictor.trajectory(images).logits.argmax(-1)

@@ -213,14 +213,22 @@ def load_images(
                 f"{' and '.join(type(part).__name__ for part in parts)}: torch.as_tensor makes tensors of arrays"
             )
         (x, y), name, split = parts, "tensors", "given"
+    if x.ndim < 2 or x.layout is not torch.strided or not (x.is_floating_point() or x.dtype == torch.uint8):
+        raise ValueError(
+            "images are dense tensors (images, channels, height, width) of floating-point or 8-bit pixels; "
+            f"got {x.dtype} of shape {[*x.shape]}, {x.layout}"
+        )
+    if y.ndim != 1 or y.is_floating_point() or y.is_complex() or y.dtype == torch.bool:
+        raise ValueError(f"labels are whole numbers from 0 on, one for each image; got {y.dtype} of shape {[*y.shape]}")
     if len(x) != len(y):
         raise ValueError(f"expected one label for each of the {len(x)} images, got {len(y)}")
+    x = x.detach()
     if x.dtype != torch.uint8 and len(x) and (float(x.min()) < 0 or float(x.max()) > 1):
         raise ValueError(
             f"pixels must lie in [0, 1], got [{float(x.min()):g}, {float(x.max()):g}]; divide 8-bit images by 255"
         )
-    if y.ndim != 1 or y.is_floating_point() or (len(y) and int(y.min()) < 0):
-        raise ValueError(f"labels are whole numbers from 0 on, one for each image; got {y.dtype} of shape {[*y.shape]}")
+    if len(y) and int(y.min()) < 0:
+        raise ValueError(f"labels are whole numbers from 0 on, got {int(y.min())}")
     if limit is not None:
         x, y = x[: _positive("limit", limit)], y[:limit]
     if not len(x):
@@ -246,6 +254,6 @@ def scored_predictors(subject: Subject, also: Mapping[str, Callee], *, default_b
 
 
 def _positive(name: str, value: int) -> int:
-    if value < 1:
-        raise ValueError(f"{name} must be at least 1, got {value}")
+    if type(value) is not int or value < 1:
+        raise ValueError(f"{name} must be a whole number, at least 1, got {value!r}")
     return value

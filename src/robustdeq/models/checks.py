@@ -29,6 +29,8 @@ def check_images(model: nn.Module, x: Tensor) -> None:
     if not isinstance(x, Tensor) or not x.is_floating_point():
         found = x.dtype if isinstance(x, Tensor) else type(x).__name__
         raise TypeError(f"expected floating-point pixels in [0, 1], got {found}; convert with x.float() / 255")
+    if x.layout is not torch.strided:
+        raise TypeError(f"expected dense images, got {x.layout}; convert with x.to_dense()")
     if x.ndim == 0 or len(x) == 0:
         raise ValueError(f"expected a batch of at least one image, got shape {tuple(x.shape)}")
     parameter = next(model.parameters(), None)

@@ -12,6 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from typing_extensions import override
 
+from robustdeq.models.checks import check_images
 from robustdeq.models.dynamics import BoundDynamics
 from robustdeq.models.modes import evaluating
 from robustdeq.models.straight import straight_through
@@ -202,6 +203,7 @@ class DynamicPredictor(nn.Module, ABC):
 
         What a defence adds to x counts as a constant in the gradient.
         """
+        check_images(self, x)
         differentiate, gradient = torch.is_grad_enabled() and x.requires_grad, self.base.gradient
         with evaluating(self):
             if differentiate and gradient.differentiates_solver:
@@ -218,6 +220,7 @@ class DynamicPredictor(nn.Module, ABC):
     @torch.no_grad()
     def trajectory(self, x: Tensor) -> Trajectory:
         """Every state of the deployed pass on x and the logits of each, in eval mode."""
+        check_images(self, x)
         with evaluating(self):
             walked = self.walk(x, measure=True)
             states = walked.solution.trajectory

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, is_dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -83,11 +84,16 @@ def load_recipe(name: str | Path, **overrides: Any) -> TrainConfig:
 def parse_config(content: dict[str, Any]) -> TrainConfig:
     """Build a configuration from nested dictionaries; an unknown or ill-typed field is an error that names it."""
     parser = _parser()
+    for field in fields(TrainConfig):
+        if is_dataclass(field.default_factory) and not isinstance(content.get(field.name, {}), dict):
+            raise ValueError(
+                f"not a training configuration: {field.name}: expected a mapping, got {content[field.name]!r}"
+            )
     try:
         parsed = parser.parse_object({"config": content})
-    except (ArgumentError, ValueError, TypeError) as error:
-        raise ValueError(f"not a training configuration: {error}") from None
-    config: TrainConfig = parser.instantiate(parsed).config
+        config: TrainConfig = parser.instantiate(parsed).config
+    except (ArgumentError, ValueError, TypeError, ArithmeticError, AttributeError) as error:
+        raise ValueError(f"not a training configuration: {' '.join(str(error).split())}") from None
     config.objective.build()
     return config
 

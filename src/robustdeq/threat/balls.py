@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import SupportsFloat
 
 import torch
 from torch import Tensor
@@ -17,8 +18,10 @@ class Threat(ABC):
     eps: float
 
     def __post_init__(self) -> None:
-        if not self.eps >= 0:
-            raise ValueError(f"eps must be >= 0, got {self.eps}")
+        if isinstance(self.eps, bool) or not isinstance(self.eps, SupportsFloat):
+            raise TypeError(f"eps must be a number such as 8 / 255, got {self.eps!r}")
+        if not 0 <= self.eps < 2**31:  # in L2 it may be larger than an image
+            raise ValueError(f"eps must be >= 0 and finite, got {self.eps!s:.40}")
 
     @abstractmethod
     def into_ball(self, x: Tensor, origin: Tensor) -> Tensor:
