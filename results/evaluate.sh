@@ -80,4 +80,4 @@ elif [ $both ]; then
     transfer $name -sign --sources $(others $name-sign)
   done
 fi
-robustdeq report results/stores/*/ results/trainings/*/ --out results/report
+robustdeq report results/stores/*/ results/trainings/*/ benchmarks --out results/report

@@ -12,12 +12,14 @@ from robustdeq.host.files import remove_stale, write_atomically, write_together
 from robustdeq.report.figures import Figure, make_figures
 from robustdeq.report.formats import as_csv, as_latex, in_code, in_markdown, in_pipe_table
 from robustdeq.report.images import ImagePage, make_pages
-from robustdeq.report.missing import ROOT, ROOT_NOTE, Missing, missing_experiments
+from robustdeq.report.missing import ROOT, ROOT_NOTE, Missing, missing_experiments, rest
 from robustdeq.report.page import pages
 from robustdeq.report.pdf import print_pdf
 from robustdeq.report.results import Sources, find_sources
 from robustdeq.report.tables import Say, Table, make_tables
 
+HEADING = 24
+"""Characters of a title that name the paper's table or figure; labels of stores come later."""
 LIST = ".robustdeq-report"
 """The file that lists a report's files, so that the next report in the same folder can remove them."""
 PDF = "report.pdf"
@@ -82,7 +84,10 @@ def make_report(folders: Sequence[str | Path], say: Say = lambda words: None) ->
     say("drawing figures")
     figures = make_figures(sources)
     say("pages of images, and what is missing")
-    return Report(sources, tables, figures, make_pages(sources), missing_experiments(sources))
+    missing = missing_experiments(sources)
+    titles = [table.title for table in tables] + [figure.title for figure in figures]
+    missing += rest([title[:HEADING] for title in titles], missing)
+    return Report(sources, tables, figures, make_pages(sources), missing)
 
 
 def write_report(folders: Sequence[str | Path], out: str | Path, say: Say = lambda words: None) -> Path:

@@ -2,5 +2,6 @@
 
 from robustdeq.report.missing.commands import ROOT, ROOT_NOTE
 from robustdeq.report.missing.experiments import Missing, missing_experiments
+from robustdeq.report.missing.items import rest
 
-__all__ = ["ROOT", "ROOT_NOTE", "Missing", "missing_experiments"]
+__all__ = ["ROOT", "ROOT_NOTE", "Missing", "missing_experiments", "rest"]
