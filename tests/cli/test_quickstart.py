@@ -37,7 +37,7 @@ def test_it_runs_the_commands_that_a_user_would_type(tmp_path):
     assert [(found["suite"], found["limit"], found["defence"]) for found in options if "suite" in found] == [
         (suite, 50, "entropy"),
         (suite, 50, "entropy"),
-        ("audit-reduced", 10, "entropy"),
+        ("audit-reduced", 100, "entropy"),
     ]
     first, second = (load_recipe(found["recipe"]).objective for found in options if "recipe" in found)
     assert (first.kind, first.states, second.kind, second.states) == ("trades", "final", "trades", "random")

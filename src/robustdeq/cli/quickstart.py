@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from multiprocessing import get_context, parent_process
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from statistics import mode
 from typing import TYPE_CHECKING, Any
 
 from rich import box
@@ -23,7 +24,7 @@ from robustdeq.cli.progress import left, saying
 if TYPE_CHECKING:
     import robustdeq.report.tables.table
 
-IMAGES, AUDITED = 50, 10
+IMAGES, AUDITED = 50, 100
 BATCH = 18 * IMAGES
 """Images per batch: all attacks of the grid on one state. One attack on so few digits would mostly wait for Python."""
 SUITE = "include: [quick, grid]\n"
@@ -223,13 +224,13 @@ def _shown(table: robustdeq.report.tables.table.Table) -> Table:
     """The rows of the report's first table that are about the grid, and the columns that fit a terminal."""
     head = list(table.head)
     images = head.index("images")
-    most = max((row[images].text for row in table.rows), key=int)
+    most = mode(row[images].text for row in table.rows)
     shown = Table(title=f"Accuracy (%) on the first {most} test digits, eps 0.15", box=box.SIMPLE)
     places = [(name, head.index(name)) for name in COLUMNS]
     for name, k in places:
         shown.add_column(name, justify="right" if table.numeric(k) else "left")
     for row in table.rows:
-        if row[images].text == most:  # the audit has fewer images, and a line of its own
+        if row[images].text == most:  # the audit has other images, and lines of its own
             cells = [row[k] for _, k in places]
             shown.add_row(*(Text.assemble(cell.shown, (f"\n{cell.small}" * bool(cell.small), "dim")) for cell in cells))
     shown.caption = "PGD: lowest of the 144 attacks; union: images that survive all; beneath them 95% intervals"

@@ -92,7 +92,7 @@ CASES = [
         ("no-gain", "masked"),
         base=adversarial,
     ),
-    Case(false.anti_adversary, "an anti-adversary step", ("masked",), base=adversarial),
+    Case(false.anti_adversary, "an anti-adversary step", ("no-gain", "masked"), base=adversarial),
     Case(false.clipped_features, "features clipped", ("masked", "broken"), ("large-eps",)),
     Case(false.batch_statistics, "logits normalised over the batch", ("undecided", "broken"), ("batch-dependence",)),
     Case(

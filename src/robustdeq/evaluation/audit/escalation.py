@@ -11,7 +11,7 @@ from robustdeq.evaluation.analysis import metrics
 from robustdeq.evaluation.run.plan import Plan
 from robustdeq.evaluation.store.attack_spec import AttackSpec, Target, canonical
 from robustdeq.evaluation.store.store import Store
-from robustdeq.evaluation.suites.audit import TARGETS
+from robustdeq.evaluation.suites.audit import FULL
 
 ORACLES = 3
 """Number of oracles that a round attacks with."""
@@ -63,7 +63,7 @@ def _again(spec: AttackSpec, number: int, classes: int, survivors: Target) -> At
     losses = [loss for loss, least in (("dlr", 3), ("ce", 2), ("dlr_targeted", 4)) if classes >= least]
     options: dict[str, Any] = {"loss": losses[(number - 1) % len(losses)], "n_iter": steps, "restarts": 1 + number}
     if options["loss"] == "dlr_targeted":
-        options |= {"targets": TARGETS}
+        options |= {"targets": FULL.targets}
     shown = {**spec.oracle_options, "values": "deployed"}
     return replace(spec, attack="apgd", options=options, oracle_options=shown, **changed)
 
