@@ -6,6 +6,8 @@ import io
 import json
 import re
 import shlex
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -123,6 +125,35 @@ def test_a_model_in_double_precision_is_shown_and_its_script_runs(catalogue, tmp
     with contextlib.redirect_stdout(io.StringIO()):
         exec(compile(script(looked), "script", "exec"), scope)
     torch.testing.assert_close(scope["attacked"], looked.attacked)
+
+
+OWN = """
+import robustdeq as rd
+from torch import nn
+
+def defended():
+    model = rd.load("digits-nano-trades-random")
+    return rd.EarlyState(rd.EntropyReduction(model, steps=1, direction="sign"), state=5)
+
+def plain():
+    net = nn.Sequential(nn.Flatten(), nn.Dropout(0.5), nn.Linear(64, 10, bias=False))
+    nn.init.eye_(net[2].weight)
+    net.metadata = {"dataset": "digits", "eps": 0.15}
+    return net
+"""
+
+
+@pytest.mark.parametrize("function", ["defended", "plain"])
+def test_the_script_of_a_model_of_one_s_own_runs_where_its_module_lies(function, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own_explored.py").write_text(OWN)
+    name = f"own_explored:{function}"
+    looked = look(Case(**{**FAST, "model": name}, image="test:7"), Catalogue([name], resolve), deploy)
+    export(looked, tmp_path / "case")
+    command = [sys.executable, "-W", "error", "case/case.py"]
+    run = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert f"{looked.view.traces[-1].confidence[looked.view.deployed]:.4f}" in run.stdout
+    sys.modules.pop("own_explored", None)
 
 
 def test_an_image_file_is_taken_on_the_command_line(tmp_path, monkeypatch, capsys):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from robustdeq.app.calls import Call, Name, attack_of, deployed_of, oracle_of
 from robustdeq.app.case import Case
@@ -39,6 +39,8 @@ class Looked:
     attack: Call | None
     oracle: Call
     deployed: Call | Name
+    is_module: bool
+    """Whether the model is a torch module, whose mode matters."""
     dataset: str | None
     data_root: Path | None
     flags: tuple[str, ...]
@@ -119,6 +121,7 @@ def look(case: Case, catalogue: Catalogue, deploy: Deploy, progress: Progress = 
         attack=call,
         oracle=oracle,
         deployed=deployed_of(deployed, model, settings),
+        is_module=isinstance(model, nn.Module),
         dataset=known.dataset,
         data_root=catalogue.data_root,
         flags=tuple(catalogue.flags),

@@ -7,6 +7,7 @@ import torch
 from robustdeq.app.calls import Name
 from robustdeq.app.catalogue import PHOTOS
 from robustdeq.app.look import Looked
+from robustdeq.host.references import is_reference
 
 
 def script(looked: Looked) -> str:
@@ -14,14 +15,16 @@ def script(looked: Looked) -> str:
     case = looked.case
     own = looked.flags[looked.flags.index("--import") + 1].split(",") if "--import" in looked.flags else []
     own = [f"import {module}" for module in own]
-    lines = ["import torch", "", "import robustdeq as rd", *_imports(looked), *own, ""]
-    if ":" in case.model:
+    trust = ", trust=True" if "--trust" in looked.flags else ""
+    model = f"rd.load({case.model!r}{trust})"
+    if is_reference(case.model):
         module, _, function = case.model.partition(":")
-        lines[1:1] = ["", f"from {module} import {function.split('.')[0]}"][1:]
-        lines.append(f"model = {function}()")
-    else:
-        trust = ", trust=True" if "--trust" in looked.flags else ""
-        lines.append(f"model = rd.load({case.model!r}{trust})")
+        own.append(f"from {module} import {function.split('.')[0]}")
+        model = f"{function}(){'.eval()' if looked.is_module else ''}"
+    lines = ["import sys", ""] if own else []
+    lines += ["import torch", "", "import robustdeq as rd", *_imports(looked), ""]
+    lines += ['sys.path.insert(0, "")  # modules of the current folder', *own, ""] if own else []
+    lines.append(f"model = {model}")
     lines += _image(looked)
     if looked.clean.dtype != torch.float32:
         lines.append(f"x = x.to({looked.clean.dtype})")
