@@ -110,6 +110,14 @@ def test_the_answer_of_the_differences_leaves_out_defences_that_were_not_attacke
     assert "Left out: 1 rows" in sheet.answer
 
 
+def test_a_difference_that_no_autoattack_confirms_says_so():
+    head, words = ("question", "without", "with", "PGD", "AA"), (Cell("Does it help?"), Cell("a"), Cell("b"))
+    better, none = Cell("+3.00 [+1.0, +5.0]", "ours"), NONE
+    for aa, said in ((none, "1 better, none of them under AutoAttack."), (better, "2 better.")):
+        (sheet,) = make_sheets([Table("differences", "", head, [[*words, better, aa]])], [])
+        assert sheet.answer == f"Comparisons under attack. Does it help? {said}"
+
+
 def test_what_is_missing_is_grouped_by_model_with_one_command(tmp_path):
     make_store(tmp_path / "s", {"pgd-ready": [1]}, specs=attack("pgd-ready", "ready"))
     sources, cards, _ = page_of(tmp_path)

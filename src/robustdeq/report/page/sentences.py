@@ -162,10 +162,12 @@ def _differences(table: Table) -> str:
             ends = re.search(r"\[([+-][\d.]+), ([+-][\d.]+)\]", _text(table, row, column))
             if ends:
                 low, high = float(ends[1]), float(ends[2])
-                found.setdefault(row[0].text, Counter())["yes" if low > 0 else "no" if high < 0 else "open"] += 1
+                counted = found.setdefault(row[0].text, Counter())
+                counted.update(["yes" if low > 0 else "no" if high < 0 else "open", column])
     words = (("yes", "better"), ("no", "worse"), ("open", "not told apart"))
     said = [
-        f"{question} {', '.join(f'{count[key]} {word}' for key, word in words if count[key])}."
+        f"{question} {', '.join(f'{count[key]} {word}' for key, word in words if count[key])}"
+        f"{'' if count['AA'] else ', none of them under AutoAttack'}."
         for question, count in found.items()
     ]
     if favoured:
