@@ -87,7 +87,10 @@ def test_the_regions_of_the_plane_are_the_head_s_classes_where_the_states_lie(ca
     assert sum(agreed) > 0.7 * len(agreed)
 
 
-@pytest.mark.parametrize("case", CASES, ids=range(len(CASES)))
+LONG = [pytest.param(case, marks=pytest.mark.long) for case in CASES[3:]]
+
+
+@pytest.mark.parametrize("case", [*CASES[:3], *LONG], ids=range(len(CASES)))
 def test_the_python_beside_a_view_makes_the_same_images_and_predictions(case, catalogue, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     looked = look(case, catalogue, deploy)
@@ -143,6 +146,7 @@ def plain():
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("function", ["defended", "plain"])
 def test_the_script_of_a_model_of_one_s_own_runs_where_its_module_lies(function, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
