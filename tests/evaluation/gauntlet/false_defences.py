@@ -105,7 +105,7 @@ def anti_adversary():
 
 def clipped_features():
     net = standard()
-    return lambda x: net[3](net[2](net[1](net[0](x))).clamp(max=0.5))
+    return lambda x: net[3](net[2](net[1](net[0](x))).clamp(max=0.3))
 
 
 def batch_statistics():
