@@ -57,7 +57,9 @@ def algorithm_1(f_of, head, x, *, max_steps, every, steps, beta, radius):
 def test_the_plain_defence_is_algorithm_1_with_matrices(parts, every, steps):
     f_of, head, x = parts
     settings = {"every": every, "steps": steps, "radius": 0.1, "max_steps": 6}
-    run = plain.entropy_reduction(f_of, head, torch.zeros_like(x), x, tol=0.0, step_size=0.5, **settings)
+    run = plain.entropy_reduction(
+        f_of, head, torch.zeros_like(x), x, tol=0.0, step_size=0.5, direction="gradient", **settings
+    )
     for i in range(len(x)):
         states, x_hat = algorithm_1(f_of, head, x[i], beta=0.5, **settings)
         assert_close(run.states[:, i], states, rtol=0, atol=1e-12)
