@@ -10,7 +10,7 @@ from torch import nn
 from robustdeq.defences import EarlyState, EntropyReduction
 from robustdeq.evaluation import Store, evaluate
 from robustdeq.evaluation.analysis import metrics
-from robustdeq.evaluation.store.manifest import PredictorRecord
+from robustdeq.evaluation.store.manifest import AttackRecord, PredictorRecord
 from robustdeq.evaluation.suites import read as suites
 from robustdeq.evaluation.suites.build import check_buildable
 from robustdeq.evaluation.suites.read import make_suite
@@ -18,7 +18,7 @@ from robustdeq.evaluation.suites.shipped import TABLE_4
 from robustdeq.evaluation.suites.subject import Subject, describe
 from robustdeq.evaluation.suites.suite import Context
 from robustdeq.threat import Linf
-from tests.evaluation.manifests import data
+from tests.evaluation.manifests import data, manifest
 from tests.evaluation.predictors import EPS, images, small_deq
 
 TRADES_RANDOM = {"objective": "trades", "states": "random"}
@@ -76,6 +76,15 @@ def test_table_4_is_a_suite_too_that_shares_its_attacks_with_the_grid_and_has_a_
     assert names == [{"square"}, {"square-1000"}, {"square-survivors"}]  # different images: one folder may hold all
     with pytest.raises(ValueError, match="needs a model with dynamics"):
         made("table4", nn.Flatten())
+
+
+def test_where_table_4_has_run_square_the_audit_does_not_run_it_again(tmp_path):
+    predictor, store = EarlyState(EntropyReduction(model()), state=8), Store(tmp_path)
+    own = next(spec for spec in made("table4", predictor, data=data(200)).specs if spec.name == "square")
+    store.write_manifest(manifest([AttackRecord(spec=own, hash=own.hash)]))
+    names = {spec.name for spec in made("audit", predictor, data=data(200), store=store).specs}
+    assert "square" in names
+    assert "square-survivors" not in names
 
 
 def test_images_are_kept_and_settings_scored_for_the_models_of_the_paper_s_tables():

@@ -57,14 +57,16 @@ class Effort:
 
 
 class Deadline:
-    """The end of a time budget that several runs share."""
+    """The end of a time budget that several runs share; the clock starts when it is first asked."""
 
     def __init__(self, budget: float | None) -> None:
-        self.budget, self.started = budget, time.monotonic()
+        self.budget, self.started = budget, -1.0
 
     def left(self) -> float | None:
         """Seconds that are left, at least 0; None without a budget."""
-        return None if self.budget is None else max(0.0, self.budget - (time.monotonic() - self.started))
+        now = time.monotonic()
+        self.started = now if self.started < 0 else self.started
+        return None if self.budget is None else max(0.0, self.budget - (now - self.started))
 
 
 class Tracker:
