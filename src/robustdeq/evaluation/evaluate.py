@@ -254,6 +254,8 @@ def scored_predictors(subject: Subject, also: Mapping[str, Callee], *, default_b
 
 
 def _positive(name: str, value: int) -> int:
-    if type(value) is not int or value < 1:
-        raise ValueError(f"{name} must be a whole number, at least 1, got {value!r}")
+    if type(value) is not int:
+        raise TypeError(f"{name} must be a whole number, got {value!r}")
+    if value < 1:
+        raise ValueError(f"{name} must be at least 1, got {value}")
     return value
