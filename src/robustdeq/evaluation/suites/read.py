@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
@@ -40,7 +41,7 @@ def make_suite(wanted: SuiteChoice, context: Context) -> Suite:
         suite = builder(context)
         if context.union and (suite.also or suite.keep_images):  # such a run knows the deployed predictor's union alone
             suite = replace(suite, also={}, keep_images=False, notes=[*suite.notes, DEPLOYED_ONLY])
-    elif Path(str(wanted)).suffix in (".yaml", ".yml") or Path(str(wanted)).is_file():
+    elif Path(str(wanted)).suffix in (".yaml", ".yml") or os.path.isfile(str(wanted)):
         suite = read_suite(Path(str(wanted)), context)
     else:
         hint = did_you_mean(str(wanted), SUITES, f"known are {', '.join(SUITES)}, or a YAML file")
