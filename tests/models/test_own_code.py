@@ -96,6 +96,15 @@ def test_elsewhere_a_checkpoint_runs_no_code_unless_it_is_trusted(folder, monkey
         assert rd.load(folder / "saved", trust=trust)(torch.rand(1, 4)).shape == (1, 3)
 
 
+@pytest.mark.parametrize("name", ["pathlib.Path.write_text", "torch.save"])
+def test_trust_in_a_module_is_none_in_what_it_imports(folder, name):
+    rd.create_model("my_code:small").save_pretrained(folder / "saved")
+    path = folder / "saved" / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "architecture": f"my_code:{name}"}))
+    with pytest.raises(rd.CheckpointError, match=rf"my_code:{name}, which my_code does not define itself.*add --trust"):
+        rd.load(folder / "saved", trust=["my_code"])
+
+
 @pytest.mark.parametrize(
     "change",
     [

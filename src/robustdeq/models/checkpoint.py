@@ -12,7 +12,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from robustdeq.host.references import import_module, is_reference, module_of
+from robustdeq.host.references import import_module, is_reference, module_of, resolve
 from robustdeq.models.checks import MOST_STEPS
 from robustdeq.models.deq import DEQ
 from robustdeq.models.hub import HubError, fetch, is_on_hub
@@ -142,6 +142,18 @@ def _check_trust(folder: Path, config: dict[str, Any], trust: bool | Collection[
             f"{folder} needs code outside robustdeq ({names}), and loading weights must not run code: if you trust who "
             f"made it, add --trust or --import {sorted(modules)[0]} (in Python: load(..., trust=True)), or load it in "
             "the folder that it was made in"
+        )
+    if trust is not True and is_reference(config.get("architecture")) and not made_here(config):
+        _check_own(folder, config["architecture"])
+
+
+def _check_own(folder: Path, reference: str) -> None:
+    """Refuse what a trusted module only imports: trust in my_deq is none in my_deq:os.system."""
+    home = str(getattr(resolve(reference), "__module__", None))
+    if home.partition(".")[0] != module_of(reference).partition(".")[0]:
+        raise CheckpointError(
+            f"{folder} needs {reference}, which {module_of(reference)} does not define itself ({home} does): if you "
+            "trust who made the checkpoint, add --trust (in Python: load(..., trust=True))"
         )
 
 
