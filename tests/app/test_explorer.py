@@ -1,7 +1,7 @@
 """The explorer in a real browser, driven by clicks: choose, attack, defend, follow the link."""
 
 import io
-from urllib.parse import urlencode
+from urllib.parse import unquote, urlencode
 
 import numpy as np
 import pytest
@@ -63,6 +63,24 @@ def test_choose_attack_slide_defend_and_follow_the_link_to_the_same_picture(brow
         settled(page)
         assert page.js(DRAWN) == shown
         assert {url.split("/")[2] for url in page.requests if not url.startswith("data:")} == {address}
+
+
+def test_the_page_to_save_is_that_of_the_view_even_if_an_earlier_one_comes_later(browser, address):
+    delayed = """const real = fetch; let first = true;
+        window.late = 0;
+        window.fetch = (path, asked) => path !== "export" || !first ? real(path, asked) : (first = false, real(path, asked)
+            .then((a) => new Promise((done) => setTimeout(() => { done(a); setTimeout(() => { window.late = 1; }, 300); }, 4000))));
+    """  # noqa: E501
+    with browser.page(f"http://{address}/") as page:
+        turn = settled(page)
+        page.js(delayed)
+        page.wait("document.querySelectorAll('#thumbs img').length == 10")
+        page.click("#thumbs button", 3)
+        turn = settled(page, turn)
+        page.click("[data-name=attack] [value=none]")
+        settled(page, turn)
+        page.wait("window.late == 1")
+        assert '"attack": "none"' in unquote(page.js("document.getElementById('save').href"))
 
 
 def test_on_a_phone_nothing_scrolls_sideways_in_either_scheme(browser, address, tmp_path):

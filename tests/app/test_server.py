@@ -3,11 +3,13 @@
 import http.client
 import json
 import socket
+import threading
 import time
 
 import pytest
 
-from robustdeq.app.server import LIMIT
+from robustdeq.app.case import Case
+from robustdeq.app.server import LIMIT, serve
 
 DIGITS = "digits-nano-trades-random"
 JSON = {"Content-Type": "application/json"}
@@ -51,6 +53,21 @@ def test_no_file_is_served(address, path):
 def test_other_names_and_other_sites_are_refused(address, headers):
     assert ask(address, "GET", "/", headers=headers)[0] == 403
     assert ask(address, "POST", "/view", FAST, {**JSON, **headers})[0] == 403
+
+
+def test_a_server_for_everybody_answers_at_the_address_that_is_printed(explorer):
+    server = serve(explorer, Case(model=DIGITS), "0.0.0.0", 0)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    try:
+        port = server.server_address[1]
+        assert ask(f"localhost:{port}", "GET", "/")[0] == 200
+        assert ask(f"127.0.0.1:{port}", "GET", "/", headers={"Host": f"192.168.0.1:{port}"})[0] == 200
+        assert ask(f"127.0.0.1:{port}", "GET", "/", headers={"Host": f"evil.example:{port}"})[0] == 403
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
 
 
 def test_what_a_form_of_another_site_could_send_is_refused(address):

@@ -10,7 +10,7 @@ from robustdeq.app.catalogue import Catalogue
 from robustdeq.app.look import look
 from robustdeq.app.page import export, headline
 from robustdeq.cli.checkpoints import deploy, resolve
-from robustdeq.report import make_report
+from robustdeq.report import find_sources, make_report
 from tests.report.results import two_attacks
 
 DIGITS = "digits-nano-trades-random"
@@ -40,3 +40,16 @@ def test_a_case_that_cannot_be_read_is_named(looked, tmp_path, broken):
     (tmp_path / "kept" / "case.json").write_text(broken)
     with pytest.raises(ValueError, match=re.escape(f"{tmp_path / 'kept'} holds no case that can be read")):
         make_report([tmp_path])
+
+
+def test_a_case_whose_sentences_or_size_cannot_be_read_is_named(looked, tmp_path):
+    said, svg = (tmp_path / name for name in ("case.json", "case.svg"))
+    export(looked, tmp_path)
+    whole = said.read_text(), svg.read_text()
+    said.write_text(json.dumps(json.loads(whole[0]) | {"headline": 5}))
+    with pytest.raises(ValueError, match="holds no case that can be read"):
+        find_sources([tmp_path])
+    said.write_text(whole[0])
+    svg.write_text(re.sub(r'viewBox="0 0 [\d.]+', 'viewBox="0 0 1.2.3', whole[1], count=1))
+    with pytest.raises(ValueError, match="holds no case that can be read"):
+        find_sources([tmp_path])

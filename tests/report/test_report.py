@@ -7,6 +7,7 @@ import json
 import re
 import shlex
 from dataclasses import replace
+from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from robustdeq.cli.main import main
 from robustdeq.evaluation import Store
 from robustdeq.evaluation.store.manifest import AttackRecord, SuiteRequest
 from robustdeq.report import find_sources, make_tables, write_report
+from robustdeq.report.figures.drawing import draw
 from robustdeq.report.formats import as_latex
 from robustdeq.report.images import make_pages
 from robustdeq.report.missing import missing_experiments
@@ -310,6 +312,12 @@ def test_validation_curves_come_from_the_training_log(tmp_path):
     assert found.validation() == [(1.0, 0.5, 0.25), (2.0, 0.75, 0.5)]
     index = write_report([run], tmp_path / "out")
     assert "run 50.0 percent at the end" in index.read_text()
+
+
+@pytest.mark.parametrize("name", ["back\\slash", "\\1", "\\g<0>", "<b>"])
+def test_a_figure_says_any_name_as_it_is(name):
+    figure = draw("f", name, f"about {name}", lambda axes: axes.plot([0, 1], [0, 1], label=name))
+    assert f'aria-label="about {escape(name)}"><title>{escape(name)}</title>' in figure.svg
 
 
 def test_folders_of_the_same_name_are_labelled_by_longer_paths(tmp_path):

@@ -1,6 +1,7 @@
 """Tables 9 and 10 from records of `robustdeq bench`, and what Missing says of them and of trainings."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -112,3 +113,27 @@ def test_figure_6_is_missing_until_one_objective_has_two_jacobian_weights(tmp_pa
     assert [m.what.split()[0] for m in missing] == ["PGD-AT"]
     assert "--jacobian.weight 0.4 --out" in missing[0].command
     assert figures() == ["figure-4", "figure-6-TRADES--mdeq-nano"]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"samples_per_second": 0},
+        {"samples_per_second": "fast"},
+        {"samples_per_second": float("nan")},
+        {"environment": []},
+        {"batch": float("inf")},
+        {"inner": "carried"},
+    ],
+)
+def test_a_damaged_record_names_its_file(tmp_path, damage):
+    file = write(tmp_path / "speed.json", record("trades", 2.0), record("trades + random", 2.0) | damage)
+    with pytest.raises(ValueError, match=re.escape(f"{file} is damaged")):
+        find_sources([tmp_path])
+
+
+def test_other_things_named_json_do_not_stop_a_report(tmp_path):
+    write(tmp_path / "speed.json", record("trades", 2.0))
+    (tmp_path / "folder.json").mkdir()
+    (tmp_path / "deep.json").write_text("[" * 100_000)
+    assert [b.label for b in find_sources([tmp_path]).benchmarks] == ["speed.json"]

@@ -115,10 +115,8 @@ def serve(explorer: Explorer, start: Case, host: str, port: int) -> ThreadingHTT
     Handler.explorer, Handler.start = explorer, start
     server = ThreadingHTTPServer((host, port), Handler)
     server.daemon_threads = True
-    Handler.own = (
-        {host, "localhost", "127.0.0.1"} if host in ("127.0.0.1", "localhost") else {host, socket.gethostname()}
-    )
     Handler.open = host not in ("127.0.0.1", "localhost")
+    Handler.own = {host, "localhost", "127.0.0.1"} | ({socket.gethostname()} if Handler.open else set())
     return server
 
 

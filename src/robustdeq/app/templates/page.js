@@ -88,8 +88,9 @@ function explore() {
       Object.assign(options, {images: message.images, states: message.states, classes: message.classes, size: message.size, eps: message.eps});
       $("view").innerHTML = message.html;
       $("permalink").href = "#" + message.query;
-      $("keep").onclick = async () => { const answer = await (await post("keep", current)).json(); $("kept").textContent = answer.error || answer.kept; };
-      post("export", current).then((a) => a.text()).then((text) => { $("save").href = "data:text/html;charset=utf-8," + encodeURIComponent(text); });
+      const kept = $("kept"), save = $("save"), seen = message.case;  // of this view: answers come late, and the next view may be there
+      $("keep").onclick = async () => { const answer = await (await post("keep", seen)).json(); kept.textContent = answer.error || answer.kept; };
+      post("export", seen).then((a) => a.text()).then((text) => { save.href = "data:text/html;charset=utf-8," + encodeURIComponent(text); });
       count = message.images;
       const chosen = /^test:(\d+)$/.exec(current.image);
       if (chosen) first = Math.floor(chosen[1] / 10) * 10;

@@ -95,10 +95,9 @@ def _clean(svg: str, title: str, alt: str) -> str:
     svg = svg.replace(INK, "currentColor")
     svg = re.sub(r'(<svg [^>]*?)width="[^"]*"', r"\1", svg, count=1)
     svg = re.sub(r'(<svg [^>]*?) height="[^"]*"', r"\1", svg, count=1)
-    words = f"<title>{escape(title)}</title><desc>{escape(alt)}</desc>"
-    svg = re.sub(
-        r"(<svg [^>]*)>", rf'\1 role="img" aria-label="{escape(alt)}">' + words.replace("\\", r"\\"), svg, count=1
-    )
+    words = f' role="img" aria-label="{escape(alt)}"><title>{escape(title)}</title><desc>{escape(alt)}</desc>'
+    # by a function: in a template the backslashes of a name would be taken for escapes
+    svg = re.sub(r"(<svg [^>]*)>", lambda start: start[1] + words, svg, count=1)
     return re.sub(r"[ \t]+\n", "\n", svg) + "\n"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -71,16 +72,24 @@ def read_benchmark(path: Path, label: str) -> Benchmark | None:
 
     Raises:
         OSError: The file cannot be read.
+        ValueError: It holds records with values that no `robustdeq bench` writes.
     """
-    if path.name in _OTHERS:
+    if path.name in _OTHERS or not path.is_file():
         return None
     try:
         content = json.loads(path.read_bytes())
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(content, list) or not content or not all(map(_is_record, content)):
         return None
-    return Benchmark(label, tuple(content))
+    found = Benchmark(label, tuple(content))
+    try:
+        _ = found.trainings, found.predictions
+    except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError) as error:
+        raise ValueError(
+            f"{path} is damaged ({type(error).__name__}: {error}): run robustdeq bench --json again, or leave it out"
+        ) from None
+    return found
 
 
 def _is_record(content: Any) -> bool:
@@ -88,11 +97,13 @@ def _is_record(content: Any) -> bool:
 
 
 def _timing(record: Mapping[str, Any]) -> dict[str, Any]:
-    environment = record.get("environment", {})
+    environment, speed = record.get("environment", {}), float(record["samples_per_second"])
+    if not 0 < speed < math.inf:
+        raise ValueError(f"samples_per_second is {speed}")
     return {
         "model": str(record["model"]),
         "batch": int(record.get("batch", 0)),
-        "speed": float(record["samples_per_second"]),
+        "speed": speed,
         "machine": str(environment.get("hardware", {}).get("machine", "unknown")),
         "commit": str(environment.get("commit") or "unknown"),
     }

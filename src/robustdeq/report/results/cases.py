@@ -34,9 +34,8 @@ def read_case(label: str, folder: Path) -> KeptCase:
         size = re.match(r'<svg [^>]*viewBox="0 0 ([\d.]+) ([\d.]+)"', svg)
         if size is None:
             raise ValueError("case.svg is not a picture of the explorer")
-        title, sentences, command = said["title"], said["headline"], said["command"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        wide, high = float(size[1]), float(size[2])
+        title, sentences, command = said["title"], " ".join(map(str, said["headline"])), said["command"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise ValueError(f"{folder} holds no case that can be read ({error}): keep it again, or remove it") from None
-    return KeptCase(
-        label, str(title), " ".join(map(str, sentences)), str(command), svg, (float(size[1]), float(size[2]))
-    )
+    return KeptCase(label, str(title), sentences, str(command), svg, (wide, high))
