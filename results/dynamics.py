@@ -75,6 +75,12 @@ def alive(row: dict[str, Any]) -> bool:
     return row["by_state"][7] - row["by_state"][0] >= 0.05 and row["change"] > 0.01 and falls <= 0.01
 
 
+def run_name(checkpoint: str) -> str:
+    """The folder of the run, or the checkpoint itself."""
+    path = Path(checkpoint)
+    return path.parent.name if path.name in ("best", "last") else path.name
+
+
 def main() -> None:
     """Measure the checkpoints of the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -103,7 +109,7 @@ def main() -> None:
         states = ", ".join(f"{row['by_state'][t - 1]:.1%}" for t in (1, 2, 4, 8))
         pgd = wilson(round(row["pgd_8"] * len(x)), len(x))
         print(
-            f"| {Path(name).parent.name or name} | {states} | {row['change']:.1%} | {row['converged'][7]:.0%} "
+            f"| {run_name(name)} | {states} | {row['change']:.1%} | {row['converged'][7]:.0%} "
             f"| {row['radius'][0]:.2f} (max {row['radius'][1]:.2f}) | {row['clean_8']:.1%} / {row['clean_16']:.1%} "
             f"| {pgd.value:.1%} [{pgd.low:.1%}, {pgd.high:.1%}] / {row['pgd_16']:.1%} "
             f"| {'yes' if row['alive'] else 'no'} | {row['seconds']} |",

@@ -21,7 +21,7 @@ def one_line(capsys, words):
     ("words", "line"),
     [
         (["trian"], "no command trian; did you mean train?"),
-        (["bench", "--rouns", "3"], "bench has no flag --rouns; did you mean --rounds?"),
+        (["bench", "--rouns", "3"], "bench has no flag --rouns; did you mean --rounds or --rows?"),
         (
             ["train", "--recipe=a", "--out=b", "--shedule.lr=1"],
             "train has no flag --shedule.lr; did you mean --schedule.lr?",
@@ -41,7 +41,7 @@ def one_line(capsys, words):
         (["evaluate", "a", "--out=b", "--defence.every=x"], "--defence.every: expected a whole number, got x"),
         (
             ["evaluate", "a", "--out=b", "--batch-sise=3"],
-            "evaluate has no flag --batch-sise; did you mean --batch-size?",
+            "evaluate has no flag --batch-sise; did you mean --batch-size or --base?",
         ),
         (["train", "--recipe=a"], "train needs --out; 'robustdeq train --help' says more"),
         (["convert"], "convert needs FILE and --out; 'robustdeq convert --help' says more"),

@@ -48,7 +48,8 @@ def test_the_overview_has_a_line_for_every_command():
 
 def test_the_help_of_a_verb_shows_its_parameters_and_the_fields_of_its_configuration():
     text = " ".join(shown("train", "--help").split())
-    assert "--recipe RECIPE A name that `robustdeq recipes` lists, or a YAML file. (required" in text
+    assert "--recipe RECIPE A name that `robustdeq recipes` lists, or a YAML file; by default" in text
+    assert "--out OUT Folder of the run: weights in out/best" in text
     assert "Peak learning rate." in text
     assert "--keep-images Store the adversarial images." in " ".join(shown("evaluate", "--help").split())
 
