@@ -47,12 +47,17 @@ def test_code_that_cannot_be_found_is_one_line(here, reference, message):
 def test_sources_are_the_files_of_a_class_and_of_its_own_bases_and_change_with_them(here):
     (here / "base_of_mine.py").write_text("import torch\nclass Base(torch.nn.Module):\n    pass\n")
     (here / "class_of_mine.py").write_text("from base_of_mine import Base\nclass Mine(Base):\n    pass\n")
-    mine = references.resolve("class_of_mine:Mine")
-    before = references.sources(mine)
+    before = references.sources("class_of_mine:Mine")
     assert set(before) == {"base_of_mine.py", "class_of_mine.py"}
     (here / "base_of_mine.py").write_text("import torch\nclass Base(torch.nn.Module):\n    changed = True\n")
-    after = references.sources(mine)
+    after = references.sources("class_of_mine:Mine")
     assert {name for name in after if after[name] != before[name]} == {"base_of_mine.py"}
+
+
+def test_a_partial_is_known_by_the_file_that_makes_it(here):
+    (here / "partial_of_mine.py").write_text("from functools import partial\nthing = partial(dict, steps=3)\n")
+    assert set(references.sources("partial_of_mine:thing")) == {"partial_of_mine.py"}
+    assert references.sources("robustdeq.attacks:PGD") == {}
 
 
 def test_an_origin_is_known_to_its_maker_in_its_folder_only(here, monkeypatch):

@@ -179,7 +179,8 @@ class OwnDefence:
             return defended
         # as settings of the module, these two are part of what a store knows its predictor by
         vars(defended)["reference"] = self.reference
-        vars(defended)["source"] = ", ".join(f"{file} {sha}" for file, sha in references.sources(factory).items())
+        files = references.sources(self.reference)
+        vars(defended)["source"] = ", ".join(f"{file} {sha}" for file, sha in files.items())
         if not hasattr(defended, "metadata"):
             vars(defended)["metadata"] = getattr(predictor, "metadata", {})
         return defended.eval()

@@ -8,7 +8,7 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -98,15 +98,20 @@ def is_foreign(thing: Any) -> bool:
     return str(thing.__module__).partition(".")[0] != "robustdeq"
 
 
-def sources(thing: Any) -> dict[str, str]:
+def sources(reference: str) -> dict[str, str]:
     """The files that define a class with its base classes, or a function, each with 12 hex digits of its SHA-256.
 
-    Files of robustdeq, torch and Python itself are left out.
+    Files of robustdeq, torch and Python itself are left out. What has no file of its own then, such as a
+    `functools.partial`, is known by the module that `reference` names.
     """
+    thing = resolve(reference)
     parts = thing.__mro__ if isinstance(thing, type) else (thing,)
+    return _digests(getattr(part, "__module__", "") for part in parts) or _digests([module_of(reference)])
+
+
+def _digests(modules: Iterable[str]) -> dict[str, str]:
     found = {}
-    for part in parts:
-        module = sys.modules.get(getattr(part, "__module__", ""))
+    for module in map(sys.modules.get, modules):
         if module is None or module.__name__.partition(".")[0] in _KNOWN_BY_VERSION:
             continue
         file = inspect.getsourcefile(module) if getattr(module, "__file__", None) else None

@@ -30,8 +30,8 @@ _ORACLES: dict[str, Callable[..., Oracle]] = {
 
 def with_code(spec: AttackSpec) -> AttackSpec:
     """The specification with digests of the files that define an attack and an oracle of one's own."""
-    own = [resolve(name) for name in (spec.attack, spec.oracle) if is_reference(name)]
-    return replace(spec, code={file: digest for thing in own for file, digest in sources(thing).items()})
+    own = [name for name in (spec.attack, spec.oracle) if is_reference(name)]
+    return replace(spec, code={file: digest for name in own for file, digest in sources(name).items()})
 
 
 def build_attack(spec: AttackSpec, seed: int) -> Attack:
