@@ -5,7 +5,11 @@ import pytest
 import torch
 
 from robustdeq.attacks import PGD, Direct
+from robustdeq.defences import InputDefence
 from robustdeq.evaluation import evaluate
+from robustdeq.evaluation.analysis.statistics import wilson
+from robustdeq.evaluation.audit.conclusion import conclude
+from robustdeq.evaluation.audit.flags import share_flag
 from robustdeq.evaluation.audit.memory import replaced
 from robustdeq.evaluation.audit.slopes import broken_promises, input_gradients
 from robustdeq.evaluation.suites.audit import Budget, audit_suite
@@ -21,6 +25,10 @@ SHORT = Budget(steps=11, search=3, restarts=1, rounds=1, square={"n_queries": 10
 def audited(predictor, out, **options):
     options = {"threat": Linf(EPS), "batch_size": 20} | options
     return evaluate(predictor, images(20), lambda c: audit_suite(c, SHORT), out, **options)
+
+
+def named(audit, name):
+    return next(flag for flag in audit.flags if flag.name == name)
 
 
 def in_numpy(x):
@@ -96,6 +104,23 @@ def test_a_random_predictor_is_judged_by_its_mean_logits(tmp_path):
     x, _ = images(20)
     single, mean = (float((p(x) - MODEL(x)).std()) for p in (noisy, Averaged(noisy)))
     assert mean < 0.6 * single
+    assert not named(verdict.audit, "randomness").forbids
+
+
+def test_a_random_defence_along_the_dynamics_cannot_stand(tmp_path):
+    class Noise(InputDefence):
+        def move(self, now):
+            return (now.received + 0.1 * torch.randn_like(now.received)).clamp(0, 1)
+
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        verdict = audited(Noise(small_deq()), tmp_path / "store")  # single passes, not their mean
+    flag = named(verdict.audit, "randomness")
+    assert flag.state == "raised"
+    assert flag.forbids
+    clear = share_flag("large-eps", 0.0, 400)
+    assert conclude([clear], wilson(100, 200)).verdict == "stands"
+    assert conclude([clear, flag], wilson(100, 200)).verdict == "undecided"
 
 
 def test_the_gradient_of_another_predictor_comes_with_the_values_of_the_first():

@@ -67,12 +67,9 @@ class Flag:
     decides: int | None
     """Undecided: number of images that would decide if the value stayed; None if more would not."""
     masking: bool
+    forbids: bool
+    """Whether a verdict may be "stands" only when it is cleared."""
     sentence: str
-
-    @property
-    def forbids(self) -> bool:
-        """Whether a verdict may be "stands" only when it is cleared."""
-        return FLAGS[self.name].forbids
 
     def __str__(self) -> str:
         return f"{self.name} {self.state}: {self.sentence}"
@@ -114,4 +111,5 @@ def _judged(name: str, found: Share | Difference, forecast: Forecast) -> Flag:
         state, decides = "undecided", deciding(forecast, found.images, decided)
         more = f"about {about(decides)} would" if decides else "more would hardly"
         sentence = f"too few images to say whether {kind.meaning}: {measured}, limit {limit:.0%}; {more} decide"
-    return Flag(name, state, found.value, found.low, found.high, limit, found.images, decides, kind.masking, sentence)
+    low, high = found.low, found.high
+    return Flag(name, state, found.value, low, high, limit, found.images, decides, kind.masking, kind.forbids, sentence)

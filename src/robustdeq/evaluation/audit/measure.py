@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,8 @@ from robustdeq.evaluation.store.store import Store
 def measured_flags(store: Store, probes: Probes) -> list[Flag]:
     """All flags that the store's attacks and the probes allow to judge."""
     found = {flag.name: flag for flag in (*_probed(probes), *_attacked(store), *_solved(store))}
+    if store.manifest.dynamic:  # only predictors without dynamics are attacked and judged in expectation
+        found["randomness"] = replace(found["randomness"], forbids=True)
     return [found[name] for name in FLAGS if name in found]
 
 
