@@ -1,5 +1,7 @@
 """Mistakes on the command line: one readable line, an exit code, a suggestion, no traceback."""
 
+from types import SimpleNamespace
+
 import pytest
 
 import robustdeq as rd
@@ -137,3 +139,12 @@ def test_bench_checks_where_its_records_go_before_it_measures(capsys, tmp_path, 
         (tmp_path, f"{tmp_path} is a folder; --json needs a file"),
     ):
         assert one_line(capsys, ["bench", "core", f"--json={json_file}"]) == (1, message)
+
+
+def test_names_in_the_result_of_benchmark_do_not_act_on_the_terminal(monkeypatch, capsys):
+    result = SimpleNamespace(table=lambda: "a model named \x1b[31mred")
+    monkeypatch.setattr("robustdeq.evaluation.benchmark", lambda *given, **options: result)
+    assert main(["benchmark", "digits-nano-trades-random"]) == 0
+    shown = capsys.readouterr().out
+    assert "a model named \\x1b[31mred" in shown
+    assert "\x1b" not in shown

@@ -23,7 +23,7 @@ class AdaptError(ValueError):
 class Part(nn.Module):
     """A function of somebody's module, with the module inside, so that its weights move and train with the model."""
 
-    def __init__(self, call: Callable[..., Any], owner: nn.Module | None) -> None:
+    def __init__(self, call: Callable[..., Any], owner: nn.Module) -> None:
         super().__init__()
         self.call = call
         self.owner = owner
@@ -61,4 +61,4 @@ def part(module: nn.Module, given: nn.Module | Callable[..., Any] | str | None, 
         return given
     if not callable(given):
         raise AdaptError(f"{role} must be a module, a function or the name of an attribute, got {given!r}")
-    return Part(given, None if any(given is m for m in module.modules()) else module)
+    return Part(given, module)

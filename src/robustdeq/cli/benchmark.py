@@ -77,6 +77,7 @@ def run(
     from robustdeq.evaluation.suites.subject import Subject
     from robustdeq.host.processes import launch
     from robustdeq.host.references import import_modules
+    from robustdeq.host.terminal import printable
 
     checkpoint = resolve(ckpt, trust or import_modules(imports))
     dataset, threat = dataset_of(checkpoint, data), budget_of(checkpoint, eps, norm)
@@ -90,7 +91,7 @@ def run(
     console = Console(quiet=not first, stderr=as_json)
 
     def show(words: str) -> None:
-        console.print(words, soft_wrap=True, highlight=False, markup=False)
+        console.print(printable(words), soft_wrap=True, highlight=False, markup=False)
 
     root = data_root_of(checkpoint, dataset, data_root, show)
     with counting(console) as count:

@@ -68,4 +68,6 @@ def checked_options(
 def _fraction(value: Any, hint: Any) -> Any:
     """A number that is written as a fraction, where a number is expected."""
     match = _FRACTION.fullmatch(value) if isinstance(value, str) else None
-    return float(match[1]) / float(match[2]) if match and float in (hint, *get_args(hint)) else value
+    if match is None or float not in (hint, *get_args(hint)) or not float(match[2]):
+        return value
+    return float(match[1]) / float(match[2])
