@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import polars as pl
 import pytest
 
 from robustdeq.evaluation.analysis.statistics import Difference
@@ -47,6 +48,15 @@ def test_a_union_is_over_the_images_that_all_attacks_were_run_on(tmp_path):
     # of the first 5 images 2 are broken; of all 10 it would be 80 %, above AutoAttack
     assert numbers(row) == {"clean": "100.0", "strongest attack": "90.0", "AutoAttack": "60.0", "union": "60.0"}
     assert row.measures[3].said == "all 2; first 5 images"
+
+
+def test_an_attack_on_survivors_is_not_the_strongest_because_it_broke_the_few_that_it_saw(tmp_path):
+    specs = grid_attack(1, 1, 1.0) | attack("again-1-apgd-ce", "audit", attack="apgd", survivors="deployed")
+    store = make_store(tmp_path / "s", {"pgd-i1-K1-l1": [0], "again-1-apgd-ce": [5]}, specs=specs)
+    only = pl.read_parquet(store.path("again-1-apgd-ce", 0)).filter(pl.col("image") == 5)
+    store.write("again-1-apgd-ce", 0, only)
+    (row,) = page_of(tmp_path)[1]["s"].rows
+    assert (numbers(row)["strongest attack"], numbers(row)["union"]) == ("90.0", "80.0")
 
 
 def test_models_without_autoattack_stand_below_those_with_it(tmp_path):

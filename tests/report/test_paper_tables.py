@@ -86,6 +86,16 @@ def test_table_4_has_the_defended_model_with_both_methods_beside_the_paper(tmp_p
     assert rows["square, ours"]["no pair"] == "90.00"
 
 
+def test_square_on_the_survivors_of_others_has_no_accuracy_for_table_4(tmp_path):
+    specs = grid_attack(3, 5, 0.5)
+    options = specs["pgd-i3-K5-l0.5"].spec.oracle_options
+    specs |= attack("apgd-i3-K5-l0.5", "table4", attack="apgd", oracle="unrolled", oracle_options=options)
+    specs |= attack("square-survivors", "audit", attack="square", options={}, oracle="direct", survivors="deployed")
+    make_store(tmp_path / "s", {name: [0] for name in specs}, specs=specs, depth=8)
+    rows = {r["search"]: r for r in rows_of(table_of(tmp_path, "table-4"))}
+    assert rows["square, ours"]["no pair"] == "-"
+
+
 def test_table_5_is_a_matrix_of_t_f_by_r(tmp_path):
     also = [("main", "paper", 2, 10), ("a", "paper", 1, 1), ("b", "paper", 1, 10), ("other", "released", 2, 10)]
     two_attacks(tmp_path / "s", also=also, saves=[2, 5], states="random")

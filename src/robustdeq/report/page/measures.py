@@ -91,7 +91,8 @@ def _pgd(r: Result) -> Measure:
 
 def _strongest(r: Result) -> Measure:
     standard = {name for name, record in r.manifest.attacks.items() if record.spec.is_standard_autoattack}
-    names = [name for name in finished(r) if name not in standard]
+    whole = metrics.whole_attacks(r.store)  # on the survivors of others an accuracy is that of these images alone
+    names = [name for name in finished(r) if name in whole and name not in standard]
     if not names or r.manifest.union:
         return Measure(STRONGEST, None, "a union store does not know" if r.manifest.union else "none finished")
     shares = metrics.attack_shares(r.store, names, predictor=r.predictor)

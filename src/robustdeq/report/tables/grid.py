@@ -26,7 +26,8 @@ def table_4(results: list[Result]) -> Table:
     """Accuracy under PGD, APGD-CE and Square at the strongest pairs."""
     rows = []
     for r in (r for r in results if r.predictor == "deployed"):
-        squares = [name for name, record in r.manifest.attacks.items() if record.spec.attack == "square"]
+        attacks = r.manifest.attacks
+        squares = [name for name in metrics.whole_attacks(r.store) if attacks[name].spec.attack == "square"]
         ours = {search: [*(under(r, f"{search}-i{i}-K{k}-l0.5") for i, k in PAIRS), NONE] for search in SEARCHES}
         ours["square"][-1] = under(r, squares[0]) if squares else NONE
         if all(cell is NONE for search in ("apgd", "square") for cell in ours[search]):
