@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 
 help:
 	@echo "make demo      virtual environment, install, the quickstart: train, attack, defend, report on embedded digits"
-	@echo "make test      virtual environment, install, tests (under 3 minutes on 2 idle cores, after the installation)"
+	@echo "make test      virtual environment, install, tests (about 5 minutes on 2 cores, after the installation)"
 	@echo "make test-shapes  the tests of the numerical rooms again, with every annotated type and shape checked at every call"
 	@echo "make test-all  the long tests"
 	@echo "make test-slow the tests that take minutes each, the whole quickstart among them"
