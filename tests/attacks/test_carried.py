@@ -55,6 +55,11 @@ def implicit(model, x):
     return expected
 
 
+def test_its_name_says_its_settings_and_nothing_of_what_it_carries(model, x):
+    oracle = CarriedEstimate(model, iterations=2)
+    assert ATTACKS[0](oracle, x, near(model, x)).oracle == oracle.name == "CarriedEstimate(iterations=2)"
+
+
 def test_with_x_held_still_the_gradient_converges_to_the_implicit_one(model, x):
     passes = CarriedEstimate(model).for_attack(6).for_rows(torch.arange(6))
     expected = implicit(model, x)

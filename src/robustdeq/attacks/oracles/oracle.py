@@ -38,7 +38,7 @@ class Oracle(ABC):
         given = {
             f.name: getattr(self, f.name)
             for f in fields(self)
-            if f.default is not MISSING and getattr(self, f.name) != f.default
+            if f.repr and f.default is not MISSING and getattr(self, f.name) != f.default
         }
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in given.items())})"
 
