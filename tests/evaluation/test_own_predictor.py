@@ -141,3 +141,14 @@ def test_a_predictor_that_returns_something_else_is_told_what_is_expected(tmp_pa
     model = small_deq()
     with pytest.raises(ValueError, match=r"returns logits, \(images, classes\): for 4 images this one gave a tuple"):
         evaluate(lambda x: (model(x), None), images(4), out=tmp_path, threat=Linf(EPS))
+
+
+def test_attacks_on_survivors_of_each_other_run_one_after_the_other(tmp_path):
+    line = "- {name: %s, attack: pgd, oracle: unrolled, oracle_options: {state: 2, steps: %d}, survivors: %s}"
+    suite = tmp_path / "suite.yaml"
+    suite.write_text("\n".join(["attacks:", line % ("a", 1, "deployed"), line % ("b", 2, "deployed")]))
+    verdict = evaluate(small_deq(), images(6), suite, tmp_path / "s", threat=Linf(0.1))  # both would fit into a batch
+    assert verdict.complete
+    suite.write_text("\n".join(["attacks:", line % ("a", 1, "bas")]))
+    with pytest.raises(ValueError, match="attack a: survivors must be deployed or base, got 'bas'"):
+        evaluate(small_deq(), images(6), suite, tmp_path / "t", threat=Linf(0.1))

@@ -40,7 +40,7 @@ def bundles(
 
 def stackable(spec: AttackSpec, subject: Subject) -> bool:
     """Whether it is one run of PGD from a random start on an unrolled state that is solved image by image."""
-    alike = spec.attack == "pgd" and spec.oracle == "unrolled" and spec.every_image
+    alike = spec.attack == "pgd" and spec.oracle == "unrolled" and spec.every_image and spec.survivors is None
     options = {"restarts": 1, "random_start": True, **spec.options}
     return alike and subject.solves_alone and options["restarts"] == 1 and bool(options["random_start"])
 

@@ -76,6 +76,8 @@ class AttackSpec:
             if value not in known and not (own and is_reference(value)):
                 also = " or package.module:Class" if own else ""
                 raise ValueError(f"attack {self.name}: {what} must be one of {', '.join(known)}{also}, got {value!r}")
+        if self.survivors not in (None, "deployed", "base"):
+            raise ValueError(f"attack {self.name}: survivors must be deployed or base, got {self.survivors!r}")
         self._check_types()
         if self.limit is not None and self.limit < 1:
             raise ValueError(f"attack {self.name}: limit is a number of images, at least 1 (got {self.limit})")
