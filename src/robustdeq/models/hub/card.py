@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 TRAINED = {
     "objective": "objective",
@@ -15,6 +15,7 @@ TRAINED = {
 """Entries of the metadata that describe a training."""
 
 
+@runtime_checkable
 class Result(Protocol):
     """What an evaluation returned, such as a `robustdeq.Benchmark`."""
 
