@@ -372,7 +372,7 @@ def test_a_base_with_a_store_of_its_own_is_shown_once(tmp_path):
 def test_an_audit_is_judged_again_from_its_store_and_shown_with_every_flag(tmp_path):
     specs = attack("pgd-ready", "ready") | attack("pgd-100", "audit", options={"steps": 100})
     broken = {"pgd-ready": range(5), "pgd-100": range(1, 5)}  # one image of ten by the short attack alone
-    store = make_store(tmp_path / "s", broken, specs=specs)
+    store = make_store(tmp_path / "s", broken, specs=specs, dynamic=False)  # random: judged in expectation
     probes = {"images": 10, "random": 1.0, "batch": 0.0, "vanishing": 0.0, "cost": 40.0, "base_cost": 9.0}
     kept = {"verdict": "masked", "flags": [{"name": "more-steps-hurt"}], "probes": probes, "seconds": 1.0}
     (store.folder / "audit.json").write_text(json.dumps({**kept, "base_seconds": None}))
