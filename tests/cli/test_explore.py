@@ -5,8 +5,10 @@ import re
 import signal
 import subprocess
 import sys
+from contextlib import contextmanager
 
 import pytest
+from PIL import Image
 
 from robustdeq.cli.main import main
 
@@ -32,19 +34,33 @@ def test_what_cannot_be_served_is_one_line(words, message, tmp_path, monkeypatch
     assert len(error.splitlines()) == 1
 
 
-@pytest.mark.long
-def test_without_words_it_serves_the_embedded_digits_until_ctrl_c(tmp_path, monkeypatch):
-    monkeypatch.delenv("ROBUSTDEQ_DATA", raising=False)
-    command = [sys.executable, "-u", "-m", "robustdeq.cli.main", "explore", "--no-browser", "--port", "0"]
-    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
+@contextmanager
+def first_page(folder, *words):
+    """The page of `robustdeq explore` in a folder, while it is served; ended by Ctrl-C."""
+    command = [sys.executable, "-u", "-m", "robustdeq.cli.main", "explore", *words, "--no-browser", "--port", "0"]
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
         try:
             said = next(line for line in server.stdout if "http" in line)
             connection = http.client.HTTPConnection(re.search(r"http://([\d.:]+)/", said)[1], timeout=60)
             connection.request("GET", "/")
-            assert f'{{"case": {{"model": "{DIGITS}"}}' in connection.getresponse().read().decode()
+            yield connection.getresponse().read().decode()
             connection.close()
             server.send_signal(signal.SIGINT)
             assert server.wait(timeout=60) == 0
             assert server.stderr.read() == ""
         finally:
             server.kill()
+
+
+@pytest.mark.long
+def test_without_words_it_serves_the_embedded_digits_until_ctrl_c(tmp_path, monkeypatch):
+    monkeypatch.delenv("ROBUSTDEQ_DATA", raising=False)
+    with first_page(tmp_path) as page:
+        assert f'{{"case": {{"model": "{DIGITS}"}}' in page
+
+
+@pytest.mark.long
+def test_an_image_file_is_embedded_whatever_its_name(tmp_path):
+    Image.new("L", (8, 8), 128).save(tmp_path / "12:30.png")
+    with first_page(tmp_path, DIGITS, "--image", "12:30.png") as page:
+        assert f'{{"case": {{"model": "{DIGITS}", "image": "data:image/png;base64,' in page

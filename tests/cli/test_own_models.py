@@ -92,6 +92,17 @@ def test_it_is_trained_evaluated_and_predicts_in_its_folder_and_elsewhere_only_i
     assert run(*predict, "--import", "my_deq") == 0
 
 
+@pytest.mark.parametrize("flags", [["--trust"], ["--import", "my_deq"]])
+def test_the_explorer_begins_with_one_below_runs_if_trusted(folder, monkeypatch, flags):
+    assert run("train", "--model.name", "my_deq:deq", "--out=else/runs/own", *QUICK, "1") == 0
+    monkeypatch.chdir(folder / "else")
+    monkeypatch.syspath_prepend(str(folder))
+    explore = ["explore", "--attack=none", "--defence=none", "--export"]
+    for words, model in (["refused"], "digits-nano-trades-random"), (["trusted", *flags], "runs/own/best"):
+        assert run(*explore, *words) == 0
+        assert json.loads((folder / "else" / words[0] / "case.json").read_text())["case"]["model"] == model
+
+
 def test_a_registered_one_needs_its_module_once(folder):
     assert run("train", "--import", "my_deq", "--model.name=own-deq", "--out=run", *QUICK, "1") == 0
     Image.new("L", (8, 8), 128).save("digit.png")

@@ -90,8 +90,9 @@ def test_the_flags_of_the_defence_are_those_of_evaluate(capsys, folder, model, d
         "robustdeq: error: without a defence --defence.every would change nothing: add --defence entropy, or drop "
         "--defence.every\n",
     )
-    flags = [{f for f in verb_parser(v)._option_string_actions if "defence" in f} for v in ("predict", "evaluate")]
-    assert flags[0] == flags[1]
+    helps = [verb_parser(v).format_help().partition("  --defence ")[2] for v in ("predict", "evaluate", "benchmark")]
+    assert "--defence.final_input" in helps[0]
+    assert helps[0] == helps[1] == helps[2]
 
 
 def test_an_unknown_entry_of_a_flag_that_is_no_mapping_is_an_unknown_flag(capsys, folder):

@@ -1,6 +1,7 @@
 """The command starts at once, and Ctrl-C ends it in one line at any moment."""
 
 import io
+import re
 import signal
 import subprocess
 import sys
@@ -52,6 +53,14 @@ def test_the_help_of_a_verb_shows_its_parameters_and_the_fields_of_its_configura
     assert "--out OUT Folder of the run: weights in out/best" in text
     assert "Peak learning rate." in text
     assert "--keep-images Store the adversarial images." in " ".join(shown("evaluate", "--help").split())
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_no_help_shows_a_type_of_python_or_a_default_that_is_not_there(verb):
+    text = " ".join(shown(verb, "--help").split())
+    assert not re.findall(r"<class|type: |default: (?:null|\))|Union\[|Literal\[", text)
+    if verb == "report":
+        assert "--out OUT Folder of the report. (required, a path)" in text
 
 
 def test_ctrl_c_while_modules_are_imported_is_one_line(capsys, monkeypatch):

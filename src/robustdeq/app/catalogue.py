@@ -20,8 +20,14 @@ from robustdeq.host.suggestions import did_you_mean
 PHOTOS = {"flower": "flower.jpg", "temple": "china.jpg"}
 """Photographs that come with scikit-learn: something to look at where a model's own data are not at hand."""
 
-
+KINDS = ("test", "photo", "data")
+"""What stands before the colon of an image that is no file."""
 FIRST = 50
+
+
+def is_file(image: str) -> bool:
+    """Whether a case's image is the path of a file, in which there may be colons too."""
+    return bool(image) and image.partition(":")[0] not in KINDS
 
 
 class Known(Protocol):

@@ -7,7 +7,9 @@ import os
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Unpack
+
+from robustdeq.cli.defence_flags import DefenceFlags
 
 
 def run(
@@ -19,12 +21,6 @@ def run(
     data_root: Path | None = None,
     eps: str | None = None,
     norm: Literal["Linf", "L2"] = "Linf",
-    defence: str = "none",
-    defence_variant: Literal["paper", "released"] | None = None,
-    defence_direction: Literal["gradient", "sign"] | None = None,
-    defence_every: int | None = None,
-    defence_steps: int | None = None,
-    defence_own: dict[str, str] | None = None,
     state: str | None = None,
     seed: int = 0,
     batch_size: int = 100,
@@ -33,6 +29,7 @@ def run(
     trust: bool = False,
     imports: str | None = None,
     command: Sequence[str] = (),
+    **flags: Unpack[DefenceFlags],
 ) -> None:
     """Clean accuracy, AutoAttack, the union of all attacks of the audit, and its flags; the same command resumes.
 
@@ -48,13 +45,6 @@ def run(
         data_root: Folder of the data; by default where the checkpoint was trained.
         eps: Radius of the attacks, such as 8/255; by default what the checkpoint was trained for.
         norm: Norm of the radius.
-        defence: entropy (input entropy reduction around the model), none, or package.module:Class of your own, whose
-            options are --defence.NAME VALUE.
-        defence_variant: The paper's algorithm (default) or that of the released code.
-        defence_direction: The image moves along the gradient or its sign; by default as the variant has it.
-        defence_every: T_f, the solver steps between interventions; 2 by default.
-        defence_steps: R, the inner iterations of an intervention; 10 by default.
-        defence_own: Options of a defence of one's own.
         state: State that predicts, 1..N or final; by default as the predictor does.
         seed: Seed of everything random.
         batch_size: Images attacked at a time.
@@ -64,9 +54,8 @@ def run(
         imports: Module of your own to import first, such as one that registers models (several: separated by commas); a
             checkpoint may name it.
         command: The words of the command line, which the store keeps.
+        **flags: Of the defence.
     """
-    flags = {name.removeprefix("defence_"): value for name, value in locals().items() if name.startswith("defence_")}
-    flags = flags.pop("own") or flags
     from rich.console import Console
     from torch import nn
 
@@ -82,7 +71,7 @@ def run(
     checkpoint = resolve(ckpt, trust or import_modules(imports))
     dataset, threat = dataset_of(checkpoint, data), budget_of(checkpoint, eps, norm)
     own = Subject(checkpoint.predictor).early_state is not None
-    settings = defence_settings(defence, checkpoint.eps, flags)
+    settings = defence_settings(flags, checkpoint.eps)
     predictor = deploy(checkpoint.predictor, defence=settings, state=state or (None if own else "final"))
     fabric = launch(device)
     if isinstance(predictor, nn.Module):

@@ -14,6 +14,7 @@ from typing import Any, Literal, SupportsIndex
 
 from torch import nn
 
+from robustdeq.cli.defence_flags import DefenceFlags
 from robustdeq.data.cifar10 import CLASSES, ROOT_VARIABLE
 from robustdeq.defences import EarlyState, EntropyReduction
 from robustdeq.evaluation.run.fingerprint import NotLogitsError, checked_logits
@@ -192,13 +193,15 @@ class OwnDefence:
         return isinstance(factory, type) and issubclass(factory, DynamicPredictor)
 
 
-def defence_settings(defence: str, eps: float | None, flags: Mapping[str, Any]) -> dict[str, Any] | OwnDefence | None:
-    """The settings of --defence entropy: those flags --defence.* that are not None, radius eps and step size eps / 4.
+def defence_settings(flags: DefenceFlags, eps: float | None) -> dict[str, Any] | OwnDefence | None:
+    """The settings of --defence entropy: the flags --defence.* that are given, radius eps and step size eps / 4.
 
     Without a known eps, radius and step size have their defaults. A defence of one's own is given the flags alone.
     Without a defence there are no settings (None), and such flags are a mistake.
     """
-    given = {name: value for name, value in flags.items() if value is not None}
+    given: dict[str, Any] = {name.removeprefix("defence_"): value for name, value in flags.items()}
+    defence = given.pop("defence", "none")
+    given = given.pop("own", given)
     if is_reference(defence):
         return OwnDefence(defence, given)
     if defence == "entropy":

@@ -8,7 +8,9 @@ import re
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Unpack
+
+from robustdeq.cli.defence_flags import DefenceFlags
 
 if TYPE_CHECKING:
     import robustdeq.evaluation
@@ -27,16 +29,6 @@ def run(
     limit: int | None = None,
     eps: str | None = None,
     norm: Literal["Linf", "L2"] = "Linf",
-    defence: str = "none",
-    defence_variant: Literal["paper", "released"] | None = None,
-    defence_direction: Literal["gradient", "sign"] | None = None,
-    defence_resolve: bool | None = None,
-    defence_history: Literal["kept", "restarted"] | None = None,
-    defence_handed_on: Literal["iterate", "lowest"] | None = None,
-    defence_final_input: Literal["purified", "received"] | None = None,
-    defence_every: int | None = None,
-    defence_steps: int | None = None,
-    defence_own: dict[str, str] | None = None,
     state: str | None = None,
     aware: bool = False,
     union: bool = False,
@@ -51,6 +43,7 @@ def run(
     trust: bool = False,
     imports: str | None = None,
     command: Sequence[str] = (),
+    **flags: Unpack[DefenceFlags],
 ) -> None:
     """Attack a predictor by a suite; the same command resumes an evaluation that was interrupted.
 
@@ -66,18 +59,6 @@ def run(
         limit: Attack only the first test images, this many.
         eps: Radius of the attacks, such as 8/255; by default what the checkpoint was trained for.
         norm: Norm of the radius.
-        defence: entropy (input entropy reduction around the model), none, or package.module:Class of your own, whose
-            options are --defence.NAME VALUE.
-        defence_variant: The paper's algorithm (default) or that of the released code.
-        defence_direction: The image moves along the sign of the gradient (default), or along the gradient, Eq. 8 as
-            printed.
-        defence_resolve: Whether the state is solved again with the moved image; by default as the variant has it.
-        defence_history: What becomes of the solver's factors at an intervention; by default as the variant has it.
-        defence_handed_on: State that a segment hands to the next; by default as the variant has it.
-        defence_final_input: Image that the final state is unrolled with; by default as the variant has it.
-        defence_every: T_f, the solver steps between interventions; 2 by default.
-        defence_steps: R, the inner iterations of an intervention; 10 by default.
-        defence_own: Options of a defence of one's own.
         state: State that predicts, 1..N or final; by default 8, or the solver's last if it has fewer.
         aware: Also attack with gradients of the defended pass.
         union: Skip images that an attack has broken, cheapest attacks first: only the union, several times faster.
@@ -93,9 +74,8 @@ def run(
         imports: Module of your own to import first, such as one that registers models (several: separated by commas); a
             checkpoint may name it.
         command: The words of the command line, which the store keeps.
+        **flags: Of the defence.
     """
-    flags = {name.removeprefix("defence_"): value for name, value in locals().items() if name.startswith("defence_")}
-    flags = flags.pop("own") or flags
     from rich.console import Console
     from torch import nn
 
@@ -108,7 +88,7 @@ def run(
 
     seconds = None if budget is None else duration(budget)
     checkpoint = resolve(ckpt, trust or import_modules(imports))
-    settings = defence_settings(defence, checkpoint.eps, flags)
+    settings = defence_settings(flags, checkpoint.eps)
     predictor = deploy(checkpoint.predictor, defence=settings, state=state)
     beside = None
     if base is not None:

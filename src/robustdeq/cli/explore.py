@@ -86,7 +86,8 @@ def run(
         host: Address to serve at; 0.0.0.0 serves everybody who can reach this machine.
         port: Port to serve at, or the next free one.
         no_browser: Print the page's address and open no browser.
-        trust: Run code outside robustdeq that CKPT names; not needed in the folder that it was trained in.
+        trust: Run code outside robustdeq that CKPT names, or without CKPT any model below runs/; not needed in the
+            folder that it was trained in.
         imports: Module of your own to import first, such as one that registers models (several: separated by commas); a
             checkpoint may name it.
     """
@@ -94,7 +95,7 @@ def run(
     from rich.console import Console
 
     from robustdeq.app.case import Case
-    from robustdeq.app.catalogue import Catalogue
+    from robustdeq.app.catalogue import Catalogue, is_file
     from robustdeq.app.look import look
     from robustdeq.app.page import export as write
     from robustdeq.app.pictures import png
@@ -106,11 +107,11 @@ def run(
     from robustdeq.models.pretrained import shipped
 
     console = Console()
-    models = [] if ckpt is None else [ckpt]
-    models += [name for name in (*_trained(), *shipped()) if name not in models]
+    own = _trained() if ckpt is None else [ckpt]
+    models = list(dict.fromkeys((*own, *_trained(), *shipped())))
     flags = [] if data_root is None else ["--data-root", str(data_root)]
     flags += ["--trust"] * trust + (["--import", imports] if imports else [])
-    trusted = {ckpt: trust or import_modules(imports)}
+    trusted = dict.fromkeys(own, trust or import_modules(imports))
     catalogue = Catalogue(models, lambda name: resolve(name, trusted.get(name, ())), data_root, flags, files=True)
     chosen = {name: given[name] for name in Case.__dataclass_fields__ if name in given}
     check_folder(kept if export is None else export, "--kept" if export is None else "--export")
@@ -124,7 +125,7 @@ def run(
         index = write(looked, export)
         console.print(f"{index} (and beside it case.svg, case.py, case.json)", soft_wrap=True, markup=False)
         return
-    if case.image and ":" not in case.image:  # a page may not name files: the image itself goes into its links
+    if is_file(case.image):  # a page may not name files: the image itself goes into its links
         pixels, _, _ = catalogue.image(catalogue.open(case.model), case.image)
         case = replace(case, image=png(pixels[0]))
     catalogue.files = False

@@ -5,16 +5,18 @@ from __future__ import annotations
 import inspect
 import re
 import sys
+from argparse import SUPPRESS
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 from types import NoneType
-from typing import Annotated, Any, NoReturn, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, NoReturn, Union, Unpack, get_args, get_origin, get_type_hints
 
 import docstring_parser
-from jsonargparse import ArgumentParser, set_parsing_settings
+from jsonargparse import ArgumentParser, DefaultHelpFormatter, set_parsing_settings
+from typing_extensions import override
 
 import robustdeq
 from robustdeq.cli.places import check_folder
@@ -29,6 +31,20 @@ VERBS = (
 )  # fmt: skip
 """Each verb is a module of this package with a function `run`."""
 set_parsing_settings(docstring_parse_attribute_docstrings=True)
+
+
+class _Help(DefaultHelpFormatter):
+    """Help texts that say no type of Python's, and a default only where there is one."""
+
+    @override
+    def _get_help_string(self, action: Any) -> str:
+        hint = getattr(action, "_typehint", action.type)
+        takes = [] if hint in (None, bool, str) or choices(hint) else [expected(hint)]
+        notes = ["required"] * action.required + takes
+        if action.option_strings and action.nargs != 0 and action.default not in (None, "", SUPPRESS):
+            notes.append("default: %(default)s")
+        text = "Show this help message and exit." if action.dest == "help" else action.help or ""
+        return f"{text} ({', '.join(notes)})" if notes else text
 
 
 class Parser(ArgumentParser):
@@ -171,16 +187,30 @@ def verb_parser(verb: str) -> Parser:
     run = import_module(f"robustdeq.cli.{verb}").run
     documented = docstring_parser.parse(run.__doc__ or "")
     description = "\n\n".join(filter(None, (documented.short_description, documented.long_description)))
-    parser = Parser(prog=f"robustdeq {verb}", description=description)
-    helps = {parameter.arg_name: parameter.description for parameter in documented.params}
+    parser = Parser(prog=f"robustdeq {verb}", description=description, formatter_class=_Help)
+    helps = _helps(run)
     hints = get_type_hints(run, include_extras=True)
     for parameter in inspect.signature(run).parameters.values():
         name, hint = parameter.name, hints[parameter.name]
         if get_origin(hint) is Annotated:
             parser.add_class_arguments(get_args(hint)[1])
-        elif name not in ("command", "defence_own"):
+        elif get_origin(hint) is Unpack:
+            (shared,) = get_args(hint)
+            for flag, text in _helps(shared).items():
+                _add(
+                    parser,
+                    inspect.Parameter(flag, parameter.KEYWORD_ONLY, default=None),
+                    get_type_hints(shared)[flag],
+                    text,
+                )
+        elif name != "command":
             _add(parser, parameter, hint, helps.get(name))
     return parser
+
+
+def _helps(documented: Any) -> dict[str, str | None]:
+    """The descriptions of the arguments in a docstring."""
+    return {p.arg_name: p.description for p in docstring_parser.parse(documented.__doc__ or "").params}
 
 
 def _add(parser: Parser, parameter: inspect.Parameter, hint: Any, text: str | None) -> None:

@@ -6,7 +6,9 @@ import json
 import math
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Unpack
+
+from robustdeq.cli.defence_flags import DefenceFlags
 
 if TYPE_CHECKING:
     import torch
@@ -25,21 +27,12 @@ def run(
     ckpt: str,
     image: list[Path],
     *,
-    defence: str = "none",
-    defence_variant: Literal["paper", "released"] | None = None,
-    defence_direction: Literal["gradient", "sign"] | None = None,
-    defence_resolve: bool | None = None,
-    defence_history: Literal["kept", "restarted"] | None = None,
-    defence_handed_on: Literal["iterate", "lowest"] | None = None,
-    defence_final_input: Literal["purified", "received"] | None = None,
-    defence_every: int | None = None,
-    defence_steps: int | None = None,
-    defence_own: dict[str, str] | None = None,
     state: int | Literal["final"] | None = None,
     as_json: bool = False,
     plot: Path | None = None,
     trust: bool = False,
     imports: str | None = None,
+    **flags: Unpack[DefenceFlags],
 ) -> int:
     """Classify image files: class, confidence, entropy along the states, whether the solver converged.
 
@@ -52,18 +45,6 @@ def run(
         ckpt: A checkpoint folder, a shipped checkpoint's name, hf:user/name, or package.module:function that returns a
             predictor.
         image: Image files.
-        defence: entropy (purifies the input between solver steps, within the checkpoint's own budget eps), none, or
-            package.module:Class of your own, whose options are --defence.NAME VALUE.
-        defence_variant: The paper's algorithm (default) or that of the released code.
-        defence_direction: The image moves along the sign of the gradient (default), or along the gradient, Eq. 8 as
-            printed.
-        defence_resolve: Whether the state is solved again with the moved image; by default as the variant has it.
-        defence_history: What becomes of the solver's factors at an intervention; by default as the variant has it.
-        defence_handed_on: State that a segment hands to the next; by default as the variant has it.
-        defence_final_input: Image that the final state is unrolled with; by default as the variant has it.
-        defence_every: T_f, the solver steps between interventions; 2 by default.
-        defence_steps: R, the inner iterations of an intervention; 10 by default.
-        defence_own: Options of a defence of one's own.
         state: Predict from head(z^[state]), or from the final unrolled state; by default as `evaluate` deploys the
             model: from state 8, or the solver's last if it has fewer.
         as_json: Print JSON instead of a table.
@@ -71,9 +52,8 @@ def run(
         trust: Run code outside robustdeq that the checkpoint names; not needed in the folder that it was trained in.
         imports: Module of your own to import first, such as one that registers models (several: separated by commas); a
             checkpoint may name it.
+        **flags: Of the defence.
     """
-    flags = {name.removeprefix("defence_"): value for name, value in locals().items() if name.startswith("defence_")}
-    flags = flags.pop("own") or flags
     import torch
     from rich.console import Console
 
@@ -91,7 +71,7 @@ def run(
         make_room(plot, "--plot")
     checkpoint = resolve(ckpt, trust or import_modules(imports))
     shape = checkpoint.required("image_shape")
-    settings = defence_settings(defence, checkpoint.eps, flags)
+    settings = defence_settings(flags, checkpoint.eps)
     predictor = deploy(checkpoint.predictor, defence=settings, state=None if state is None else str(state))
     records: list[Record] = []
     photos: list[tuple[Record, Photo]] = []
@@ -109,7 +89,7 @@ def run(
             batch = photos[start : start + BATCH]
             answers = _predict(checkpoint, predictor, torch.stack([photo.pixels for _, photo in batch]))
             for (record, photo), answer in zip(batch, answers, strict=True):
-                record |= {**answer, "defence": defence, "notes": list(photo.notes)}
+                record |= {**answer, "defence": flags.get("defence", "none"), "notes": list(photo.notes)}
         if plot is not None and photos:
             say(f"drawing into {plot}")
             _draw(checkpoint, predictor, photos, plot)
