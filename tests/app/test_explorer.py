@@ -18,6 +18,8 @@ pytestmark = pytest.mark.long
 
 READY = "document.body.dataset.turn && document.getElementById('busy').hidden && !document.querySelector('#view.old')"
 DRAWN = "document.getElementById('view').innerHTML"
+SAVED = "document.getElementById('save').href"
+"""The page to save, which arrives after the view."""
 
 
 def settled(page, turn=None):
@@ -58,9 +60,11 @@ def test_choose_attack_slide_defend_and_follow_the_link_to_the_same_picture(brow
         page.click(".wide .cell.clean", 7)
         assert page.js(marks) == before
 
+        page.wait(SAVED)
         shown, link = page.js(DRAWN), page.js("document.getElementById('permalink').href")
     with browser.page(link) as page:
         settled(page)
+        page.wait(SAVED)
         assert page.js(DRAWN) == shown
         assert {url.split("/")[2] for url in page.requests if not url.startswith("data:")} == {address}
 
