@@ -1,5 +1,6 @@
 """Stores whose outcomes are known, written through the typed manifest."""
 
+import json
 from dataclasses import replace
 from itertools import product
 
@@ -192,6 +193,13 @@ def whole_grid(folder, **changes):
     """The paper's 144 attacks, which break the first image."""
     specs = grid_of(8)
     return make_store(folder, {name: [0] for name in specs}, specs=specs, depth=8, **changes)
+
+
+def write_audit(store, **probes):
+    """What an audit leaves in a store, with verdict and flags that are judged again when it is read."""
+    measured = {"images": 10, "random": 0.0, "batch": 0.0, "vanishing": 0.0, "cost": 40.0, "base_cost": 9.0, **probes}
+    kept = {"verdict": "masked", "flags": [{"name": "more-steps-hurt"}], "probes": measured, "seconds": 1.0}
+    (store.folder / "audit.json").write_text(json.dumps({**kept, "base_seconds": None}))
 
 
 def two_attacks(folder, *, whole=False, **changes):

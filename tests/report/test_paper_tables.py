@@ -48,12 +48,13 @@ def test_autoattack_on_fewer_images_has_their_number_beside_it_and_makes_the_uni
     make_store(tmp_path / "s", {"pgd-i1-K1-l1": [0, 7], "aa-ready": [0, 1]}, specs=specs)
     (row,) = rows_of(table_of(tmp_path, "table-1"))
     shown = [row[key] for key in ("PGD", "AA", "PGD, AA", "union")]
-    assert shown == ["80.00", "60.00, 5 images", "60.00, 5 images", "<= 70.00"]
+    pgd, both = "<= 80.00, 1 of 36 attacks", "<= 60.00, 5 images"
+    assert shown == [pgd, "60.00, 5 images", both, "<= 70.00"]
     assert any(note.startswith("<= marks") for note in table_of(tmp_path, "table-1").notes)
     # PGD over all images is lower: what AutoAttack would leave of the others is unknown
     make_store(tmp_path / "s", {"pgd-i1-K1-l1": [0, *range(5, 10)], "aa-ready": [0, 1]}, specs=specs)
     (row,) = rows_of(table_of(tmp_path, "table-1"))
-    assert (row["PGD"], row["PGD, AA"]) == ("40.00", "<= 40.00")
+    assert row["PGD"] == row["PGD, AA"] == "<= 40.00, 1 of 36 attacks"
 
 
 def test_a_difference_over_fewer_images_has_their_number_beside_it(tmp_path):

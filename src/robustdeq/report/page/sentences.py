@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
-from robustdeq.report.tables.table import Cell, Table
+from robustdeq.report.tables.table import NONE, Cell, Table
 
 Value = tuple[str, float]
 """Whose number it is, and the number."""
@@ -21,10 +22,7 @@ def answer(table: Table) -> str:
 
 def _values(table: Table, column: str) -> list[Value]:
     """Our numbers of a column with the first cell of their rows."""
-    if column not in table.head:
-        return []
-    k = list(table.head).index(column)
-    return [(row[0].text, number) for row in table.rows if (number := _number(row[k])) is not None]
+    return [(row[0].text, n) for row in table.rows if (n := _number_in(table, row, column)) is not None]
 
 
 def _number(cell: Cell) -> float | None:
@@ -51,10 +49,17 @@ def _started(text: str) -> str:
 
 
 def _accuracies(table: Table) -> str:
+    in_part = [row for row in table.rows if "PGD" in table.head and row[list(table.head).index("PGD")].kind == "bound"]
+    whole = replace(table, rows=[row for row in table.rows if row not in in_part])
     parts = [
         f"{words} {_ends(values)}"
-        for column, words in (("clean", "clean"), ("PGD", "under the grid of PGD"), ("AA", "under AutoAttack"))
-        if (values := _values(table, column))
+        for rows, column, words in (
+            (table, "clean", "clean"),
+            (whole, "PGD", "under PGD"),
+            (replace(table, rows=in_part), "PGD", "under some of the PGD attacks, so at most,"),
+            (table, "AA", "under AutoAttack"),
+        )
+        if (values := _values(rows, column))
     ]
     return f"How many images stay right? {_started('; '.join(parts))}." if parts else ""
 
@@ -150,13 +155,18 @@ def _states(table: Table) -> str:
 def _differences(table: Table) -> str:
     """Per question how often the interval lies above 0, below it, or holds it.
 
-    Defences that only saw images made against the undefended model are left out, because that favours them.
+    Defences that only saw images made against the undefended model are left out, because that favours them. A row with
+    an audit is told by its verdict, which is over all attacks at once.
     """
     found: dict[str, Counter[str]] = {}
+    audits: dict[str, Counter[str]] = {}
     favoured = 0
     for row in table.rows:
         if any("oblivious" in _text(table, row, whose) for whose in ("without", "with")):
             favoured += 1
+            continue
+        if (verdict := _text(table, row, "audit")) not in ("", NONE.text):
+            audits.setdefault(row[0].text, Counter()).update([verdict])
             continue
         for column in ("PGD", "AA", "union"):
             ends = re.search(r"\[([+-][\d.]+), ([+-][\d.]+)\]", _text(table, row, column))
@@ -165,11 +175,17 @@ def _differences(table: Table) -> str:
                 counted = found.setdefault(row[0].text, Counter())
                 counted.update(["yes" if low > 0 else "no" if high < 0 else "open", column])
     words = (("yes", "better"), ("no", "worse"), ("open", "not told apart"))
-    said = [
-        f"{question} {', '.join(f'{count[key]} {word}' for key, word in words if count[key])}"
-        f"{'' if count['AA'] else ', none of them under AutoAttack'}."
-        for question, count in found.items()
-    ]
+    said = []
+    for question in dict.fromkeys(row[0].text for row in table.rows if row[0].text in {*audits, *found}):
+        parts = []
+        if question in audits:
+            told = ", ".join(f"{word} ({count})" for word, count in sorted(audits[question].items()))
+            parts.append(f"audits say {told}")
+        if (count := found.get(question)) is not None:
+            told = ", ".join(f"{count[key]} {word}" for key, word in words if count[key])
+            beside = "not audited: " if question in audits else ""
+            parts.append(f"{beside}{told}{'' if count['AA'] else ', none of them under AutoAttack'}")
+        said.append(f"{question} {_started('; '.join(parts))}.")
     if favoured:
         said.append(f"Left out: {favoured} rows whose defence only saw images made against the undefended model.")
     return f"Comparisons under attack. {' '.join(said)}" if said else ""

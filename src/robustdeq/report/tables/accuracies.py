@@ -99,6 +99,7 @@ def table_2(results: list[Result]) -> Table:
         if NONE in (final, worst):
             continue
         gap = number(float(final.text) - float(worst.text), f"{final.where} minus {worst.where}")
+        gap = replace(gap, beside=worst.beside)
         theirs = beside(r, paper.TABLE_2.get(paper_row(r), (None,) * 2), "Table 2")
         rows.append([*who(r), final, worst, gap, *theirs, because(r)])
     head = (*WHO, "final", "intermediate", "difference", "paper: final", "paper: intermediate", "comparable")

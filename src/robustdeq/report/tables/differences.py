@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import permutations
 from typing import Any
 
@@ -15,6 +15,7 @@ from robustdeq.evaluation.analysis.statistics import bootstrap_difference, boots
 from robustdeq.report.results import Result
 from robustdeq.report.results.complete import complete, finished, minimum_attacks, once, unfinished
 from robustdeq.report.results.match import images_key, training_key, weights
+from robustdeq.report.tables.audits import audited
 from robustdeq.report.tables.numbers import strongest_autoattack
 from robustdeq.report.tables.table import NONE, Cell, Table, points
 
@@ -30,13 +31,22 @@ Pair = tuple[str, Result, Result]
 
 def differences(results: list[Result]) -> Table:
     """Every pair that answers a question, on clean images and under attack."""
-    pairs = _best([(found, a, b) for a, b in permutations(results, 2) if (found := question(a, b)) is not None])
+    verdicts = {r.label: audit.verdict for r, audit in audited(results)}
+    pairs = [(found, a, b) for a, b in permutations(results, 2) if (found := question(a, b)) is not None]
+    # what audits of defences compare with, also where the base has a store of its own
+    for r in (r for r in results if r.label in verdicts and r.undefended is not None):
+        for other in results:
+            base = Result(r.label, r.store, str(r.undefended))
+            if base not in results and other.entropy is not None and (found := question(base, other)) is not None:
+                pairs.append((found, base, other))
     rows = []
-    for found, a, b in sorted(pairs, key=lambda pair: QUESTIONS.index(pair[0])):
+    for found, a, b in sorted(_best(pairs, verdicts), key=lambda pair: QUESTIONS.index(pair[0])):
         data = a.manifest.data
         words = (found, a.training, _called(a), _called(b), data.name, str(data.images), a.eps)
-        rows.append([*map(Cell, words), survival(a, b, [], [], "clean"), minimum(a, b), autoattack(a, b), union(a, b)])
-    head = ("question", "training", "without", "with", "data", "images", "eps", "clean", "PGD", "AA", "union")
+        verdict = Cell(verdicts[b.label]) if b.store is a.store and b.label in verdicts and not b.oblivious else NONE
+        numbers = survival(a, b, [], [], "clean"), minimum(a, b), autoattack(a, b), union(a, b)
+        rows.append([*map(Cell, words), *numbers, verdict])
+    head = ("question", "training", "without", "with", "data", "images", "eps", "clean", "PGD", "AA", "union", "audit")
     notes: tuple[str, ...] = (
         "Accuracy with minus accuracy without, in points, on the same images, and its 95% interval by paired bootstrap "
         "over images, at least as wide as Wilson's intervals of the images gained and lost make it. It says how "
@@ -49,8 +59,9 @@ def differences(results: list[Result]) -> Table:
         "fewer, and none is shown if one of them alone has AA. oblivious: shown only images made against the "
         "undefended model, which favours the defence. "
         "(base): shown only images made against its defence, which favours the base where attacks knew of that.",
-        "Of several stores of the same two predictors the pair with the most images is shown, then the one with AA, "
-        "then the one with the most attacks.",
+        "Of several stores of the same two predictors that of an audit of the defence is shown, then the pair with the "
+        "most images, then the one with AA, then the one with the most attacks. audit: the verdict on the defence "
+        "beside its static base.",
         "Sec. 3.2 and 3.3 compose if each helps where the other is in place already (3.2 on a model with random "
         "states, 3.3 between two defended models) and both together beat neither.",
     )
@@ -59,7 +70,7 @@ def differences(results: list[Result]) -> Table:
     return Table("differences", "Differences. The paper's questions, paired image by image", head, rows, notes)
 
 
-def _best(pairs: list[Pair]) -> list[Pair]:
+def _best(pairs: list[Pair], verdicts: Collection[str]) -> list[Pair]:
     """Keep one of several pairs of the same two predictors: the one with most to compare."""
     best: dict[Any, Pair] = {}
     for number, pair in enumerate(pairs):
@@ -69,16 +80,18 @@ def _best(pairs: list[Pair]) -> list[Pair]:
             for r in (a, b)
         ]
         key = number if None in (weights(a), weights(b)) else (found, a.training, *same)
-        if key not in best or _content(pair) > _content(best[key]):
+        if key not in best or _content(pair, verdicts) > _content(best[key], verdicts):
             best[key] = pair
     return list(best.values())
 
 
-def _content(pair: Pair) -> tuple[int, bool, int]:
-    """How much there is to compare: images, AutoAttack, attacks."""
+def _content(pair: Pair, verdicts: Collection[str]) -> tuple[int, int, bool, int]:
+    """How much there is to compare: an audit of the defence, images, AutoAttack, attacks."""
     _, *both = pair
+    seen = both[1].entropy is not None and all(r.label in verdicts and not r.oblivious for r in both)
+    audit = seen + (seen and both[0].store is both[1].store)  # at best of the two beside each other
     aa = all(strongest_autoattack(r) is not None for r in both)
-    return both[0].manifest.data.images, aa, min(len(finished(r)) for r in both)
+    return audit, both[0].manifest.data.images, aa, min(len(finished(r)) for r in both)
 
 
 def question(a: Result, b: Result) -> str | None:

@@ -9,7 +9,15 @@ from robustdeq.evaluation.analysis import metrics
 from robustdeq.evaluation.analysis.statistics import Share
 from robustdeq.report import paper
 from robustdeq.report.results import Result
-from robustdeq.report.results.complete import complete, finished, limited, minimum_attacks, once
+from robustdeq.report.results.complete import (
+    complete,
+    finished,
+    grid_size,
+    limited,
+    minimum_attacks,
+    oblivious_grid,
+    once,
+)
 from robustdeq.report.results.match import differences_from_the_paper, paper_row
 from robustdeq.report.tables.table import NONE, Cell, bound, fewer, published, share
 
@@ -47,12 +55,15 @@ def clean(r: Result) -> Cell:
 
 @once
 def minimum(r: Result) -> Cell:
-    """The paper's accuracy under PGD: the lowest over the attacks of the grid."""
+    """The paper's accuracy under PGD: the lowest over the attacks of the grid; a bound if some were not planned."""
     names = minimum_attacks(r)
     if not complete(r, names):
         return NONE
     found = metrics.paper_minimum(r.store, names, predictor=r.predictor)
-    return share(found, origin(r, "grid", f"minimum over {len(names)} attacks of the share without success"))
+    cell = share(found, origin(r, "grid", f"minimum over {len(names)} attacks of the share without success"))
+    run, whole = len(oblivious_grid(r)) or len(names), grid_size(r)
+    in_part = r.manifest.dynamic and run < whole
+    return replace(cell, kind="bound", beside=f"{run} of {whole} attacks") if in_part else cell
 
 
 def ready(r: Result) -> Cell:
@@ -93,13 +104,15 @@ def autoattack(r: Result) -> Cell:
 def lower(worst: Cell, aa: Cell) -> Cell:
     """The lower of the minimum under PGD and AutoAttack, where both are known.
 
-    It is a bound if AutoAttack is one, or PGD's on all images if AutoAttack was run on the first ones only.
+    It is a bound if one of them is, or PGD's on all images if AutoAttack was run on the first ones only.
     """
     if worst is NONE or aa is NONE:
         return NONE
     lowest = min(worst, aa, key=lambda cell: float(cell.text))
     if aa.kind == "bound":
         return replace(lowest, kind="bound", small=aa.small)
+    if worst.kind == "bound":
+        return replace(lowest, kind="bound", beside=lowest.beside or worst.beside)
     return replace(worst, kind="bound") if aa.beside and lowest is worst else lowest
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from itertools import groupby
 from statistics import mean
 from typing import Any
@@ -31,7 +32,7 @@ def seeds(results: list[Result]) -> Table:
         (clean, lambda r: ()),
         (ready, lambda r: (ready_attack(r),)),
         (minimum, minimum_attacks),
-        (autoattack, lambda r: (strongest_autoattack(r),)),
+        (_finished_autoattack, lambda r: (strongest_autoattack(r),)),
     )
     rows = []
     for same in _recipes(results):
@@ -75,8 +76,12 @@ def _spread(
     """Mean, lowest and highest, if every seed has a final number under the same attacks."""
     cells = [measure(r) for r in same]
     attacks = {frozenset(r.manifest.attacks[name].hash for name in over(r) if name is not None) for r in same}
-    if any(cell.kind != "ours" for cell in cells) or len(attacks) > 1:
+    if NONE in cells or len(attacks) > 1:
         return NONE
     values = [float(cell.text) for cell in cells]
     text = f"{mean(values):.2f} ({min(values):.2f} to {max(values):.2f})"
-    return Cell(text, "ours", " | ".join(cell.where for cell in cells))
+    return replace(cells[0], text=text, where=" | ".join(cell.where for cell in cells), small="")
+
+
+def _finished_autoattack(r: Result) -> Cell:
+    return cell if (cell := autoattack(r)).kind == "ours" else NONE

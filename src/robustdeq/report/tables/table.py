@@ -9,8 +9,8 @@ from typing import Literal
 from robustdeq.evaluation.analysis.statistics import Difference, Share
 
 Kind = Literal["text", "ours", "bound", "paper", "apart", "none"]
-"""bound: a number of ours that attacks may lower which are unfinished or were run on the first images only. apart: a
-number of the paper's that cannot be compared with ours beside it."""
+"""bound: a number of ours that attacks may lower which are unfinished, were run on the first images only, or
+are of the grid and were not planned. apart: a number of the paper's that cannot be compared with ours beside it."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,8 @@ NONE = Cell("-", "none")
 APART = "Numbers of the paper in brackets are not comparable with ours beside them; the last column says why."
 BOUND = (
     "<= marks an upper bound: attacks of that store may lower the number that are unfinished (what is missing stands "
-    "at the end, with the command that goes on) or that were run on the first images only."
+    "at the end, with the command that goes on), that were run on the first images only, or, where their number stands "
+    "beside it, that are of the grid and were not planned."
 )
 
 
