@@ -24,7 +24,16 @@ from robustdeq.report.formats import as_latex
 from robustdeq.report.images import make_pages
 from robustdeq.report.missing import missing_experiments
 from robustdeq.report.tables.table import Cell, Table
-from tests.report.results import attack, autoattack, change, grid_attack, make_store, two_attacks, whole_grid
+from tests.report.results import (
+    attack,
+    autoattack,
+    change,
+    grid_attack,
+    make_store,
+    two_attacks,
+    whole_grid,
+    write_audit,
+)
 
 
 @pytest.fixture(scope="module")
@@ -373,9 +382,7 @@ def test_an_audit_is_judged_again_from_its_store_and_shown_with_every_flag(tmp_p
     specs = attack("pgd-ready", "ready") | attack("pgd-100", "audit", options={"steps": 100})
     broken = {"pgd-ready": range(5), "pgd-100": range(1, 5)}  # one image of ten by the short attack alone
     store = make_store(tmp_path / "s", broken, specs=specs, dynamic=False)  # random: judged in expectation
-    probes = {"images": 10, "random": 1.0, "batch": 0.0, "vanishing": 0.0, "cost": 40.0, "base_cost": 9.0}
-    kept = {"verdict": "masked", "flags": [{"name": "more-steps-hurt"}], "probes": probes, "seconds": 1.0}
-    (store.folder / "audit.json").write_text(json.dumps({**kept, "base_seconds": None}))
+    write_audit(store, random=1.0)
     found = tables(tmp_path)
     audit = row(found["audit"])
     assert (audit["union"].text, audit["base: union"].text, audit["cost"].text) == ("50.00", "-", "40.0")
