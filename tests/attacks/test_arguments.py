@@ -20,7 +20,8 @@ X, Y = images(2, shape=(1, 3, 3)), torch.zeros(2, dtype=torch.int64)
         (X[:0], Y[:0], "at least one image"),
         (X, Y[:1], r"one label for each of the 2 images, got labels of shape \(1,\)"),
         (X, Y[:, None], "one label for each"),
-        (X, Y.int(), "labels as a tensor of int64, got torch.int32"),
+        (X, Y.int(), r"labels as a tensor of int64, got torch.int32; convert with y.long\(\)"),
+        (X, [0, 0], r"labels as a tensor of int64, got list; convert with torch.tensor\(y\)"),
         (X, Y - 1, "labels count from 0, got -1"),
     ],
 )

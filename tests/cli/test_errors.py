@@ -99,6 +99,14 @@ def test_a_damaged_or_mistyped_checkpoint_is_one_line(capsys, tmp_path):
     assert line.endswith(f"did you mean {folder}?")
 
 
+def test_a_current_folder_that_has_been_deleted_is_named_as_what_is_missing(capsys, tmp_path, monkeypatch):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    line = "the current folder has been deleted; change to one that exists"
+    assert one_line(capsys, ["recipes"]) == (1, line)
+
+
 def test_an_entry_of_a_dictionary_can_be_given_as_a_flag(capsys, tmp_path):
     words = ["train", "--recipe=digits-nano-trade", f"--out={tmp_path / 'x'}", "--model.options.dropout=0.1"]
     _, line = one_line(capsys, words)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from robustdeq.cli.main import main
 from robustdeq.report import find_sources, make_report, make_tables, paper
 from robustdeq.report.figures import make_figures
 from robustdeq.report.missing import missing_experiments
@@ -85,6 +86,29 @@ def test_a_file_that_holds_no_records_is_refused(tmp_path):
         ValueError, match=r"x\.json holds no records: expected a file that robustdeq bench --json wrote"
     ):
         find_sources([file])
+
+
+def test_other_json_files_among_the_files_given_are_left_out_with_a_warning(tmp_path, capsys):
+    write(tmp_path / "speed.json", record("trades", 2.0))
+    (tmp_path / "other.json").write_text('{"records": []}')
+    files = [tmp_path / "other.json", tmp_path / "speed.json"]
+    with pytest.warns(UserWarning, match=r"other\.json holds no records: .*; it is left out"):
+        assert [b.label for b in find_sources(files).benchmarks] == ["speed.json"]
+    assert main(["report", *map(str, files), "--out", str(tmp_path / "report")]) == 0
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"robustdeq: warning: {files[0]} holds no records")
+
+
+@pytest.mark.parametrize("damage", ["cut off", "without a field"])
+def test_records_given_by_name_that_are_damaged_stop_a_report(tmp_path, damage):
+    good, file = write(tmp_path / "good.json", record("trades", 2.0)), tmp_path / "speed.json"
+    whole = record("trades", 2.0)
+    write(file, {name: value for name, value in whole.items() if name != "plain"})
+    if damage == "cut off":
+        file.write_text(write(file, whole).read_text()[:-5])
+    reason = {"cut off": "holds no records", "without a field": "is damaged (ValueError: record 1 has no plain)"}
+    with pytest.raises(ValueError, match=re.escape(f"{file} {reason[damage]}")):
+        find_sources([good, file])
 
 
 def training(folder, weight, *, objective="trades", model="mdeq-nano", states="final"):

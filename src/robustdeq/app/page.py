@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
 
 from robustdeq.app.case import Case
 from robustdeq.app.chart import STYLE
@@ -110,12 +109,11 @@ def view_html(looked: Looked) -> str:
         [t.name, t.words, [[_answer(view, t, k), t.right(k, view.label)] for k in range(view.states)]]
         for t in view.traces
     ]
-    alone = [(name, Markup(svg)) for name, svg in charts(view)]
     text: str = _environment().get_template("view.html").render(
-        looked=looked, view=view, charts=alone, headline=headline(view),
-        wide=Markup(strip(view)), tall=Markup(strip(view, tall=True)), script=script(looked),
+        looked=looked, view=view, charts=charts(view), headline=headline(view),
+        wide=strip(view), tall=strip(view, tall=True), script=script(looked),
         query=looked.case.query, written=written,
-        says=Markup(_json(says)),
+        says=_json(says),
     )  # fmt: skip
     return text
 
@@ -133,9 +131,9 @@ def export_html(looked: Looked) -> str:
 def _page(*, live: bool, content: str, title: str, data: dict[str, Any]) -> str:
     folder = resources.files("robustdeq.app") / "templates"
     text: str = _environment().get_template("page.html").render(
-        live=live, content=Markup(content), title=title, style=Markup(STYLE + (folder / "page.css").read_text()),
-        code=Markup((folder / "page.js").read_text()),
-        data=Markup(_json(data)),
+        live=live, content=content, title=title, style=STYLE + (folder / "page.css").read_text(),
+        code=(folder / "page.js").read_text(),
+        data=_json(data),
     )  # fmt: skip
     return text
 

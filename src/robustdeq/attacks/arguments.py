@@ -23,8 +23,8 @@ def check_arguments(x: Tensor, y: Tensor, index: Sequence[int] | Tensor | None) 
         low, high = x[~x.isnan()].min().item(), x[~x.isnan()].max().item()
         raise ValueError(f"pixels must lie in [0, 1], got [{low:g}, {high:g}]; divide 8-bit images by 255")
     if not isinstance(y, Tensor) or y.dtype != torch.int64:
-        found = y.dtype if isinstance(y, Tensor) else type(y).__name__
-        raise TypeError(f"expected labels as a tensor of int64, got {found}; convert with y.long()")
+        found, convert = (y.dtype, "y.long()") if isinstance(y, Tensor) else (type(y).__name__, "torch.tensor(y)")
+        raise TypeError(f"expected labels as a tensor of int64, got {found}; convert with {convert}")
     if y.shape != x.shape[:1]:
         raise ValueError(f"expected one label for each of the {len(x)} images, got labels of shape {tuple(y.shape)}")
     if (y < 0).any():

@@ -25,7 +25,7 @@ def run(dirs: list[Path], *, out: Path, format: Literal["html", "pdf"] = "html",
     from rich.console import Console
 
     from robustdeq.cli.progress import saying
-    from robustdeq.host.terminal import printable
+    from robustdeq.host.terminal import complain, printable
     from robustdeq.report import write_report
     from robustdeq.report.pdf import find_browser
     from robustdeq.report.write import write_pdf
@@ -34,7 +34,7 @@ def run(dirs: list[Path], *, out: Path, format: Literal["html", "pdf"] = "html",
         find_browser()  # before minutes of tables
     console = Console()
     with saying(console) as say:
-        index = write_report(dirs, out, say)
+        index = write_report(dirs, out, say, lambda words: complain(words, "warning"))
         if format == "pdf":
             say("printing report.pdf")
             printed = write_pdf(index)

@@ -68,7 +68,10 @@ def import_modules(names: str | None) -> list[str]:
 @contextmanager
 def current_folder_importable(*, first: bool = True) -> Iterator[None]:
     """Modules of the current folder can be imported inside, before those of installed packages or after them."""
-    here = os.getcwd()
+    try:
+        here = os.getcwd()
+    except FileNotFoundError:
+        raise FileNotFoundError("the current folder has been deleted; change to one that exists") from None
     sys.path.insert(0 if first else len(sys.path), here)
     try:
         yield

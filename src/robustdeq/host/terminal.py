@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import suppress
-from typing import IO
+from typing import IO, Literal
 
 
 def printable(text: object) -> str:
@@ -29,10 +29,10 @@ def escape_unknown_characters() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-def complain(message: object) -> None:
+def complain(message: object, kind: Literal["error", "warning"] = "error") -> None:
     """A line on standard error, if anybody still listens there."""
     with suppress(OSError, ValueError):
-        print(f"robustdeq: error: {printable(message)}", file=sys.stderr, flush=True)  # noqa: T201
+        print(f"robustdeq: {kind}: {printable(message)}", file=sys.stderr, flush=True)  # noqa: T201
 
 
 def leave_quietly() -> None:

@@ -40,7 +40,9 @@ def print_pdf(page: Path, out: Path) -> Path:
             "--disable-background-networking", "--disable-component-update", "--disable-sync",
             f"--user-data-dir={folder}/profile", f"--print-to-pdf={made}", page.resolve().as_uri(),
         ]  # fmt: skip
-        if os.geteuid() == 0:  # Chromium refuses to sandbox itself for root, as in a container
+        if (
+            getattr(os, "geteuid", None) and os.geteuid() == 0
+        ):  # not on Windows; Chromium refuses to sandbox itself for root, as in a container
             command.insert(1, "--no-sandbox")
         run = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
         if not made.is_file():

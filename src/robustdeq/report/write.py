@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -76,10 +77,10 @@ class Report:
         return files | {f"figures/{figure.name}.svg": figure.svg for figure in self.figures}
 
 
-def make_report(folders: Sequence[str | Path], say: Say = lambda words: None) -> Report:
+def make_report(folders: Sequence[str | Path], say: Say = lambda words: None, warn: Say = warnings.warn) -> Report:
     """Make a report from what `evaluate`, `train` and `bench` wrote, or folders above; `say` takes its progress."""
     say("reading the results")
-    sources = find_sources(folders)
+    sources = find_sources(folders, warn)
     tables = make_tables(sources, say)
     say("drawing figures")
     figures = make_figures(sources)
@@ -90,18 +91,21 @@ def make_report(folders: Sequence[str | Path], say: Say = lambda words: None) ->
     return Report(sources, tables, figures, make_pages(sources), missing)
 
 
-def write_report(folders: Sequence[str | Path], out: str | Path, say: Say = lambda words: None) -> Path:
+def write_report(
+    folders: Sequence[str | Path], out: str | Path, say: Say = lambda words: None, warn: Say = warnings.warn
+) -> Path:
     """Write everything that the results allow; the same results give the same bytes.
 
     Args:
         folders: Stores of `evaluate`, folders of `train`, files of `bench --json`, or folders above them.
         out: Folder of the report.
         say: Progress callback, called with a line of text.
+        warn: Called with a line about each file that was given but holds nothing to report.
 
     Returns:
         The path of index.html.
     """
-    return make_report(folders, say).write(out)
+    return make_report(folders, say, warn).write(out)
 
 
 def write_pdf(index: Path) -> Path:

@@ -15,6 +15,9 @@ the surrogate (`values="surrogate"`) or of the deployed predictor (`values="depl
 
 `natural_oracle` chooses one for a predictor that is attacked as it is.
 
+BPDA is no class of its own: it is `view="bpda"` of `Estimate` and `CarriedEstimate`, and `smoothing=None` of `Exact`.
+Phantom and Implicit are gradient policies that `Estimate` takes; ThroughSolver is `Exact`.
+
 A new oracle subclasses `Oracle`, or `StateOracle` if it estimates a gradient at a state.
 """
 

@@ -66,8 +66,8 @@ def draw(
     `margin` are further inches right of the panels, for a legend.
     """
     import matplotlib as mpl  # slow to import: only commands that draw wait for it
-    from cycler import cycler
     from matplotlib.figure import Figure as Canvas
+    from matplotlib.rcsetup import cycler
 
     style: Any = {**STYLE, "text.parse_math": False, "axes.prop_cycle": cycler(color=COLOURS), "svg.hashsalt": name}
     with mpl.rc_context(style):

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 _DEFENDED = re.compile(r"defended T_f=(?P<every>\d+) R=(?P<steps>\d+)(?P<grid>, grid)?")
+FIELDS = {"name", "model", "ours", "plain", "speedup"}
+"""What every record has."""
 _OTHERS = ("manifest.json", "run.json", "audit.json", "config.json")
 """Files of stores, trainings and checkpoints, which are no records."""
 
@@ -80,10 +82,11 @@ def read_benchmark(path: Path, label: str) -> Benchmark | None:
         content = json.loads(path.read_bytes())
     except (ValueError, RecursionError):
         return None
-    if not isinstance(content, list) or not content or not all(map(_is_record, content)):
+    if not isinstance(content, list) or not any(map(_is_like_a_record, content)):
         return None
     found = Benchmark(label, tuple(content))
     try:
+        _check_fields(content)
         _ = found.trainings, found.predictions
     except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError) as error:
         raise ValueError(
@@ -92,8 +95,24 @@ def read_benchmark(path: Path, label: str) -> Benchmark | None:
     return found
 
 
-def _is_record(content: Any) -> bool:
-    return isinstance(content, dict) and all(key in content for key in ("name", "model", "ours", "plain", "speedup"))
+def holds_json(path: Path) -> bool:
+    """Whether a file can be read as JSON."""
+    try:
+        json.loads(path.read_bytes())
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _is_like_a_record(content: Any) -> bool:
+    """Whether it has most of a record's fields, so that a record that has lost one is not taken for something else."""
+    return isinstance(content, dict) and 2 * len(FIELDS & content.keys()) > len(FIELDS)
+
+
+def _check_fields(content: list[Any]) -> None:
+    for k, record in enumerate(content):
+        if lost := sorted(FIELDS - set(record)):
+            raise ValueError(f"record {k + 1} has no {' and no '.join(lost)}")
 
 
 def _timing(record: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 from robustdeq.evaluation.store.store import Snapshot
 from robustdeq.evaluation.suites.variants import MAIN
 from robustdeq.host.terminal import printable
-from robustdeq.report.results.benchmarks import Benchmark, read_benchmark
+from robustdeq.report.results.benchmarks import Benchmark, holds_json, read_benchmark
 from robustdeq.report.results.cases import CASE, KeptCase, read_case
 from robustdeq.report.results.complete import has_part_of_grid, has_whole_grid
 from robustdeq.report.results.describe import Result
@@ -50,18 +51,22 @@ class Sources:
         return [r for r in self.results if r.predictor == "deployed"]
 
 
-def find_sources(folders: Sequence[str | Path]) -> Sources:
+def find_sources(folders: Sequence[str | Path], warn: Callable[[str], None] = warnings.warn) -> Sources:
     """Find stores, training runs, kept cases and records of `bench` in the folders and below, sorted by name.
 
-    Files of records may be given themselves.
+    Files of records may be given themselves; `warn` is told of other JSON files beside something that can be reported.
     """
     found: dict[str, dict[Path, Path]] = {"manifest.json": {}, "run.json": {}, CASE: {}}
     records: dict[Path, Benchmark] = {}
+    foreign: list[str] = []
     for given in map(Path, folders):
         if given.is_file():
-            if (benchmark := read_benchmark(given, given.name)) is None:
-                raise ValueError(f"{given} holds no records: expected a file that robustdeq bench --json wrote")
-            records.setdefault(given.resolve(), benchmark)
+            if (benchmark := read_benchmark(given, given.name)) is not None:
+                records.setdefault(given.resolve(), benchmark)
+                continue
+            foreign.append(f"{given} holds no records: expected a file that robustdeq bench --json wrote")
+            if not holds_json(given):
+                raise ValueError(foreign[-1])
             continue
         if not given.is_dir():
             raise FileNotFoundError(
@@ -78,6 +83,10 @@ def find_sources(folders: Sequence[str | Path]) -> Sources:
             raise ValueError(
                 f"{given} holds no results: expected what evaluate, train or bench --json wrote, or a folder above"
             )
+    if foreign and not (records or any(found.values())):
+        raise ValueError(foreign[0])
+    for words in foreign:
+        warn(f"{words}; it is left out")
     stores, runs, kept = found.values()
     stored = [Result(label, Snapshot(stores[path])) for path, label in _labels(list(stores)).items()]
     results = [*stored, *(other for r in stored for other in [*_base(r, stored), *_oblivious(r, stored)])]
