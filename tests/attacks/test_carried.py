@@ -234,6 +234,7 @@ def test_dropout_and_batch_statistics_play_no_part_and_the_model_is_left_as_it_w
     assert all(p.grad is None and p.requires_grad for p in model.parameters())
 
 
+@pytest.mark.usefixtures("as_installed")
 @pytest.mark.parametrize("wrong", [{"first": 0}, {"iterations": 0}, {"damping": 1.5}, {"extra": -1}, {"view": "seen"}])
 def test_settings_that_make_no_sense_are_refused(model, wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):

@@ -55,6 +55,7 @@ def test_an_oracle_is_named_by_its_settings_that_are_not_defaults(model):
     assert natural_oracle(oracle := rd.UnrolledState(model)) is oracle
 
 
+@pytest.mark.usefixtures("as_installed")
 @pytest.mark.parametrize(("wrong", "said"), [("cifar10", "got a str"), (None, "a NoneType"), (Linear, "got Linear")])
 def test_what_is_neither_oracle_nor_predictor_is_refused(wrong, said):
     with pytest.raises(TypeError, match=f"expected an oracle, a model or another predictor.*{said}"):

@@ -32,6 +32,7 @@ def hub(tmp_path, monkeypatch):
             shutil.copytree(folder_path, folder / "snapshots" / COMMIT)
             (folder / "refs").mkdir()
             (folder / "refs" / "main").write_text(COMMIT)
+            return f"https://hub.example/{repo_id}/commit/{COMMIT}"
 
     monkeypatch.setattr(hub_mixin, "HfApi", Api)
     return tmp_path / "hub"

@@ -49,8 +49,9 @@ class Trajectory:
     comparable."""
     inputs: Float[Tensor, "I B *image"] | None = None
     """The purified images after each intervention of a defence (I = 0 if there was none); None without a defence."""
-    inner_entropy: Float[Tensor, "I R1 B"] | None = None
-    """Entropy of head(f(z; x^)) before each of the R updates of an intervention and after the last (R1 = R + 1)."""
+    inner_entropy: Float[Tensor, "E R1 B"] | None = None
+    """Entropy of head(f(z; x^)) before each of the R updates of an intervention and after the last (R1 = R + 1), of the
+    E interventions that measure it: those of `EntropyReduction`."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
