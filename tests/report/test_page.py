@@ -7,9 +7,12 @@ import pytest
 
 from robustdeq.evaluation.analysis.statistics import Difference
 from robustdeq.report import find_sources, make_tables
+from robustdeq.report.figures import make_figures
+from robustdeq.report.figures.drawing import distinct
 from robustdeq.report.missing import missing_experiments
 from robustdeq.report.page.answer import answers
 from robustdeq.report.page.cards import in_words, make_cards
+from robustdeq.report.page.chart import different_images
 from robustdeq.report.page.lacking import lacking
 from robustdeq.report.page.pictures import broken_images
 from robustdeq.report.page.sheets import make_sheets
@@ -153,6 +156,42 @@ def test_a_minimum_over_a_part_of_the_grid_is_a_bound_that_no_sentence_calls_the
     two_attacks(tmp_path / "whole", whole=True)
     whole = make_tables(find_sources([tmp_path / "whole"]))[0]
     assert dict(zip(whole.head, whole.rows[0], strict=True))["PGD"].shown == "50.00"
+
+
+def test_stores_whose_names_differ_in_a_slash_have_files_of_their_own(tmp_path):
+    for name, states in (("a/results", "final"), ("b/results", "random"), ("a-results", "fresh")):
+        two_attacks(tmp_path / name, states=states)
+    sources, cards, _ = page_of(tmp_path)
+    assert {"a/results", "a-results"} <= set(cards)
+    assert len({card.slug for card in cards.values()}) == 3
+    names = [figure.name for figure in make_figures(sources)]
+    assert {"figure-2-a-results", "figure-2-a-results-2"} <= set(names)
+    assert len(names) == len(set(names))
+
+
+def test_numbered_names_take_no_name_of_another():
+    assert distinct(["a", "a", "A", "a-2", "b"]) == ["a", "a-3", "A-4", "a-2", "b"]
+
+
+def test_the_strongest_attack_is_called_another_where_autoattack_is_left_out_of_it(tmp_path):
+    specs = grid_attack(1, 1, 1.0)
+    make_store(tmp_path / "s", {"pgd-i1-K1-l1": [0]}, specs=specs)
+    make_store(tmp_path / "t", {"pgd-i1-K1-l1": [0], "aa": [0, 1]}, specs=specs | autoattack("aa"), states="random")
+    cards = page_of(tmp_path)[1]
+    called = {name: [card.label(m) for m in card.first.measures] for name, card in cards.items()}
+    assert called["s"] == ["clean", "strongest attack", "AutoAttack", "union"]
+    assert called["t"] == ["clean", "strongest other attack", "AutoAttack", "union"]
+
+
+def test_the_chart_says_which_points_of_a_defence_are_over_other_images_than_those_of_its_model(tmp_path):
+    specs = grid_attack(1, 1, 1.0)
+    broken = {"pgd-i1-K1-l1": [0]}
+    make_store(tmp_path / "s", broken, specs=specs, images=20)
+    make_store(tmp_path / "d", broken, specs=specs, defended=True)
+    cards = list(page_of(tmp_path)[1].values())
+    assert "strongest of s: 20 of s, 10 of d" in different_images(cards)
+    make_store(tmp_path / "d", broken, specs=specs, images=20, defended=True)
+    assert different_images(list(page_of(tmp_path)[1].values())) == ""
 
 
 def test_what_is_missing_is_grouped_by_model_with_one_command(tmp_path):

@@ -47,6 +47,10 @@ class DataRecord:
     """First 12 hex digits over pixels and labels."""
 
 
+AS_PRINTED = "paper along the gradient, as printed"
+"""Eq. 8 word for word."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class EntropyRecord:
     """Settings of an entropy reduction inside a predictor."""
@@ -75,7 +79,7 @@ class EntropyRecord:
     def words(self) -> str:
         """The variant, its direction and what differs besides: "paper along the sign, with resolve false"."""
         along = {
-            ("paper", "gradient"): "paper along the gradient, as printed",
+            ("paper", "gradient"): AS_PRINTED,
             ("released", "sign"): "released",
         }.get((self.variant, self.switches["direction"]), f"{self.variant} along the {self.switches['direction']}")
         changed = [f"{k} {str(v).lower()}" for k, v in self.changed_switches.items() if k != "direction"]

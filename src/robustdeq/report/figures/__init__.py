@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from robustdeq.report.figures.accuracies import figure_3a, figure_4, figure_5, figures_6
 from robustdeq.report.figures.along_states import diagnosed_attack, figure_2, figure_3c, figures_3b
-from robustdeq.report.figures.drawing import Figure
+from robustdeq.report.figures.drawing import Figure, distinct
 from robustdeq.report.figures.kept import kept_case
 from robustdeq.report.results import Result, Sources
 from robustdeq.report.results.match import predictor_key, same_evaluation
@@ -21,7 +23,9 @@ def make_figures(sources: Sources) -> list[Figure]:
     figures = [figure_2(r) for k, r in enumerate(shown) if r not in shown[:k]]
     figures += [figure_3a(whole), *figures_3b(whole), figure_3c(attacked)]
     figures += [*map(figure_5, whole), figure_4(sources.runs), *figures_6(sources.runs)]
-    return [figure for figure in figures if figure is not None] + [*map(kept_case, sources.cases)]
+    drawn = [figure for figure in figures if figure is not None] + [*map(kept_case, sources.cases)]
+    names = distinct(figure.name for figure in drawn)
+    return [replace(figure, name=name) for figure, name in zip(drawn, names, strict=True)]
 
 
 def _with_residuals(r: Result, results: list[Result]) -> Result:

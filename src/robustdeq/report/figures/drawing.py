@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from html import escape
+from itertools import count
 from typing import Any
 
 INK = "#010203"
@@ -125,3 +126,18 @@ def _legend_columns(names: Collection[str]) -> int:
 def slug(name: str) -> str:
     """A name as part of a file name."""
     return "".join(c if c.isalnum() or c in "-+." else "-" for c in name)
+
+
+def distinct(names: Iterable[str]) -> list[str]:
+    """File names that differ in more than upper and lower case: of equal ones all but the first get a number."""
+    wanted, taken = list(names), set[str]()
+    free = {name.casefold() for name in wanted}  # a number must not make the name of another
+    found = []
+    for name in wanted:
+        numbered = (f"{name}-{k}" for k in count(2))
+        chosen = name
+        if name.casefold() in taken:
+            chosen = next(other for other in numbered if other.casefold() not in taken | free)
+        taken.add(chosen.casefold())
+        found.append(chosen)
+    return found

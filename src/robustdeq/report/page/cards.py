@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from robustdeq.evaluation.analysis.statistics import Difference
 from robustdeq.evaluation.audit.flags import about
 from robustdeq.evaluation.audit.judge import Audit, read_audit
-from robustdeq.report.figures.drawing import slug
+from robustdeq.report.figures.drawing import distinct, slug
 from robustdeq.report.missing.commands import evaluate_again, folder, resume
-from robustdeq.report.page.measures import AUTOATTACK, LARGE, STRONGEST, Measure, measured, paired_gain
+from robustdeq.report.page.measures import AUTOATTACK, LARGE, OTHER, STRONGEST, Measure, measured, paired_gain
 from robustdeq.report.results import Result, Sources
 from robustdeq.report.results.complete import finished, has_whole_grid, once
 from robustdeq.report.tables.numbers import strongest_autoattack
@@ -69,6 +69,13 @@ class Card:
     next: tuple[str, str] | None
     """Why, and the command."""
 
+    def label(self, measure: Measure) -> str:
+        """What its column is called: the strongest attack is the strongest but AutoAttack where that was run."""
+        beside = any(
+            m.name == AUTOATTACK and m.share is not None for row in self.rows or self.shown for m in row.measures
+        )
+        return OTHER if measure.name == STRONGEST and AUTOATTACK in shown else measure.name
+
     @property
     def first(self) -> Row:
         """The row that the model is ranked by: the deployed predictor without defence, else with one."""
@@ -96,7 +103,9 @@ def make_cards(sources: Sources) -> list[Card]:
     for r in sources.results:
         groups[repr((_weights(r), r.manifest.threat, r.manifest.data.name, r.manifest.data.split))].append(r)
     cards = [_card(results) for results in groups.values()]
-    return sorted(cards, key=lambda card: (*_rank(card.first), card.name))
+    cards.sort(key=lambda card: (*_rank(card.first), card.name))
+    slugs = distinct(card.slug for card in cards)
+    return [replace(card, slug=slug) for card, slug in zip(cards, slugs, strict=True)]
 
 
 def base_of(r: Result) -> str | None:

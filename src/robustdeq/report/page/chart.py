@@ -100,5 +100,22 @@ def _chart(kind: str, series: list[tuple[int, Card, Row]], width: int, height: i
     return Chart(kind, width, height, left, width - right, ticks, columns, [line for line in lines if line.points], alt)
 
 
+def different_images(cards: list[Card]) -> str:
+    """Which models of the chart have points that a defence around them has on another number of images; or nothing."""
+    found = []
+    for card in cards:
+        for name in STRENGTHS:
+            points = [(row, m.share) for row in card.rows if (m := measured(row.result)[name]).share is not None]
+            if len({share.images for _, share in points if share}) > 1:
+                said = ", ".join(f"{share.images:,} of {row.result.label}" for row, share in points if share)
+                found.append(f"{LABELS[name]} of {card.name}: {said}")
+    if not found:
+        return ""
+    return (
+        "Points of a defence and of the model behind it that are not over the same images, so that their heights do "
+        f"not compare (the cards have both on the same images): {'; '.join(found)}."
+    )
+
+
 def _called(card: Card, row: Row) -> str:
     return card.name if row is card.rows[0] else f"{card.name}, {row.called}"

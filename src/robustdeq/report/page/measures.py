@@ -15,6 +15,8 @@ from robustdeq.report.results.complete import finished, once
 from robustdeq.report.tables.numbers import origin, ready_attack, standard_autoattacks, strongest_autoattack
 
 CLEAN, PGD, STRONGEST, AUTOATTACK, UNION = "clean", "PGD-10", "strongest attack", "AutoAttack", "union"
+OTHER = "strongest other attack"
+"""What the strongest attack is called beside an AutoAttack, which it leaves out."""
 STRENGTHS = (CLEAN, PGD, STRONGEST, AUTOATTACK, UNION)
 """From no attack to all of them at once, in the order of the chart."""
 LARGE = (CLEAN, STRONGEST, AUTOATTACK, UNION)

@@ -12,7 +12,7 @@ from robustdeq.report.images import ImagePage
 from robustdeq.report.missing import Missing
 from robustdeq.report.page.answer import answers
 from robustdeq.report.page.cards import Card, make_cards
-from robustdeq.report.page.chart import charts
+from robustdeq.report.page.chart import charts, different_images
 from robustdeq.report.page.lacking import lacking
 from robustdeq.report.page.pictures import CHOICE, HOW, broken_images
 from robustdeq.report.page.sheets import make_sheets
@@ -43,6 +43,7 @@ def pages(
         "cards": cards,
         "answers": answers(cards),
         "charts": charts(cards),
+        "different_images": different_images(cards),
         "broken": broken_images(cards),
         "choice": CHOICE,
         "how": HOW,
