@@ -71,9 +71,7 @@ class Card:
 
     def label(self, measure: Measure) -> str:
         """What its column is called: the strongest attack is the strongest but AutoAttack where that was run."""
-        beside = any(
-            m.name == AUTOATTACK and m.share is not None for row in self.rows or self.shown for m in row.measures
-        )
+        shown = [m.name for row in self.rows or self.shown for m in row.measures if m.share is not None]
         return OTHER if measure.name == STRONGEST and AUTOATTACK in shown else measure.name
 
     @property
