@@ -113,7 +113,7 @@ def different_images(cards: list[Card]) -> str:
         return ""
     return (
         "Points of a defence and of the model behind it that are not over the same images, so that their heights do "
-        f"not compare (the cards have both on the same images): {'; '.join(found)}."
+        f"not compare (the cards compare the unions on the same images): {'; '.join(found)}."
     )
 
 
