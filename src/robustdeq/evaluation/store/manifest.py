@@ -152,6 +152,10 @@ class ResolvedOracle:
     oracle: str
     oracle_options: dict[str, Any]
 
+    def __post_init__(self) -> None:
+        if self.oracle != "unrolled":  # a store from elsewhere must not name code to import
+            raise ValueError(f"resolved: the oracle of the grid is 'unrolled', got {self.oracle!r}")
+
 
 @dataclass(frozen=True, kw_only=True)
 class AttackRecord:
