@@ -59,13 +59,13 @@ def test_other_files_are_refused_with_the_reason(change, message):
 
 
 def test_a_store_from_elsewhere_cannot_name_code_as_the_oracle_of_its_grid():
-    content = manifest([record("aa-strongest")]).as_json()
+    content = manifest([record("strongest")]).as_json()
     options = {"state": 3, "steps": 5, "damping": 0.5}
     for oracle, read in (("unrolled", True), ("os:system", False)):
         resolved = {"attack_of_grid": "pgd-i3-K5-l0.5", "oracle": oracle, "oracle_options": options}
-        content["attacks"]["aa-strongest"]["resolved"] = resolved
+        content["attacks"]["strongest"]["resolved"] = resolved
         if read:
-            assert Manifest.from_json(content, "manifest.json").attacks["aa-strongest"].resolved is not None
+            assert Manifest.from_json(content, "manifest.json").attacks["strongest"].resolved is not None
         else:
             with pytest.raises(ManifestError, match="the oracle of the grid is 'unrolled', got 'os:system'"):
                 Manifest.from_json(content, "manifest.json")
