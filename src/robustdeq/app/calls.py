@@ -20,7 +20,7 @@ class Call:
     options: dict[str, Any]
 
     def make(self, **variables: Any) -> Any:
-        """The object."""
+        """Makes the call on robustdeq and returns its result; names stand for the variables given."""
 
         def value(given: Any) -> Any:
             if isinstance(given, Call):
@@ -31,7 +31,7 @@ class Call:
         return attrgetter(self.path)(robustdeq)(*map(value, self.args), **options)
 
     def __str__(self) -> str:
-        """The Python."""
+        """The call as Python source, with robustdeq imported as rd."""
         arguments = [*map(_written, self.args), *(f"{name}={_written(value)}" for name, value in self.options.items())]
         return f"rd.{self.path}({', '.join(arguments)})"
 

@@ -133,7 +133,7 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
     def do_GET(self) -> None:
-        """The page."""
+        """Answers a request for the page."""
         if not self._welcome():
             return
         if self.path.partition("?")[0] != "/":

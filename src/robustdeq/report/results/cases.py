@@ -13,7 +13,7 @@ FORMAT, VERSION = "robustdeq-case", 1
 
 @dataclass(frozen=True)
 class KeptCase:
-    """One case."""
+    """A case that was kept in the explorer, as the report shows it."""
 
     label: str
     title: str
