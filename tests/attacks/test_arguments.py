@@ -21,7 +21,8 @@ X, Y = images(2, shape=(1, 3, 3)), torch.zeros(2, dtype=torch.int64)
         (X, Y[:1], r"one label for each of the 2 images, got labels of shape \(1,\)"),
         (X, Y[:, None], "one label for each"),
         (X, Y.int(), r"labels as a tensor of int64, got torch.int32; convert with y.long\(\)"),
-        (X, [0, 0], r"labels as a tensor of int64, got list; convert with torch.tensor\(y\)"),
+        # Where annotated types are checked at every call, that check speaks first, and names the parameter.
+        (X, [0, 0], r"labels as a tensor of int64, got list; convert with torch.tensor\(y\)|parameter 'y'"),
         (X, Y - 1, "labels count from 0, got -1"),
     ],
 )
