@@ -25,7 +25,7 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 def command_line() -> str:
     """A section for each verb."""
-    from robustdeq.cli.parser import VERBS, verb_parser
+    from robustdeq.cli.arguments.parser import VERBS, verb_parser
 
     os.environ["COLUMNS"] = "100"
     sections = []

@@ -17,7 +17,8 @@ from robustdeq.app.catalogue import Catalogue
 from robustdeq.app.look import look
 from robustdeq.app.page import headline
 from robustdeq.app.poster import poster
-from robustdeq.cli.checkpoints import deploy, resolve
+from robustdeq.cli.arguments.checkpoint import resolve
+from robustdeq.cli.arguments.deploy import deploy
 from robustdeq.report.figures.drawing import Figure, draw
 
 HERE = Path(__file__).parent

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import robustdeq as rd
-from robustdeq.cli.parser import VERBS, verb_parser
+from robustdeq.cli.arguments.parser import VERBS, verb_parser
 from robustdeq.evaluation.audit.flags import FLAGS
 from robustdeq.models import registry
 

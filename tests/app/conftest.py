@@ -7,7 +7,8 @@ import pytest
 from robustdeq.app.case import Case
 from robustdeq.app.catalogue import Catalogue
 from robustdeq.app.server import Explorer, serve
-from robustdeq.cli.checkpoints import deploy, resolve
+from robustdeq.cli.arguments.checkpoint import resolve
+from robustdeq.cli.arguments.deploy import deploy
 
 DIGITS = "digits-nano-trades-random"
 

@@ -5,8 +5,8 @@ import shlex
 import pytest
 
 from robustdeq.app.case import Case, flag
+from robustdeq.cli.arguments.parser import verb_parser
 from robustdeq.cli.explore import run
-from robustdeq.cli.parser import verb_parser
 
 CASES = [
     Case(model="m"),

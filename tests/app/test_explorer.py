@@ -11,7 +11,8 @@ from robustdeq.app.case import Case
 from robustdeq.app.catalogue import Catalogue
 from robustdeq.app.look import look
 from robustdeq.app.page import export
-from robustdeq.cli.checkpoints import deploy, resolve
+from robustdeq.cli.arguments.checkpoint import resolve
+from robustdeq.cli.arguments.deploy import deploy
 
 DIGITS = "digits-nano-trades-random"
 pytestmark = pytest.mark.long

@@ -22,7 +22,8 @@ from robustdeq.app.look import look
 from robustdeq.app.page import export, headline
 from robustdeq.app.poster import poster
 from robustdeq.app.script import script
-from robustdeq.cli.checkpoints import deploy, resolve
+from robustdeq.cli.arguments.checkpoint import resolve
+from robustdeq.cli.arguments.deploy import deploy
 from robustdeq.cli.main import main
 
 DIGITS = "digits-nano-trades-random"

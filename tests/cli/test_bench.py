@@ -22,7 +22,7 @@ def test_bench_core_writes_records_of_ours_beside_plain(tmp_path, capsys):
 
 
 def test_a_benchmark_says_how_far_single_rounds_lie_apart():
-    from robustdeq.cli.benchmarks.measure import beside_plain
+    from robustdeq.cli.bench.measure import beside_plain
 
     record = beside_plain([1.0, 2.0, 4.0, 1.0], [2.5, 4.0, 20.0, 3.0], batch=10)
     assert (record["ours"], record["plain"], record["speedup"]) == (0.1, 0.25, 2.5)
@@ -31,7 +31,7 @@ def test_a_benchmark_says_how_far_single_rounds_lie_apart():
 
 
 def test_bench_counts_the_multiply_adds_of_mdeq_large(monkeypatch):
-    from robustdeq.cli.benchmarks.measure import multiply_adds
+    from robustdeq.cli.bench.measure import multiply_adds
     from robustdeq.models.kernels import winograd
 
     def count():
@@ -52,7 +52,7 @@ def test_bench_counts_the_multiply_adds_of_mdeq_large(monkeypatch):
 
 @pytest.mark.long
 def test_bench_train_has_a_row_for_each_objective_and_its_multiply_adds(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("robustdeq.cli.benchmarks.train.STEPS", 2)
+    monkeypatch.setattr("robustdeq.cli.bench.train.STEPS", 2)
     file = tmp_path / "bench.json"
     assert main(["bench", "train", "--models", "mdeq-nano", "--batch", "1", "--rounds", "1", "--json", str(file)]) == 0
     records = {r["name"]: r for r in json.loads(file.read_text())}
@@ -83,8 +83,8 @@ def test_bench_train_has_a_row_for_each_objective_and_its_multiply_adds(tmp_path
 
 
 def test_bench_train_measures_the_rows_that_are_asked_for(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("robustdeq.cli.benchmarks.train.STEPS", 1)
-    monkeypatch.setattr("robustdeq.cli.benchmarks.measure.peak_rate", lambda rounds, say: 1e10)  # see bench core
+    monkeypatch.setattr("robustdeq.cli.bench.train.STEPS", 1)
+    monkeypatch.setattr("robustdeq.cli.bench.measure.peak_rate", lambda rounds, say: 1e10)  # see bench core
     file = tmp_path / "bench.json"
     words = ["bench", "train", "--models", "mdeq-nano", "--batch", "1", "--rounds", "1", "--json", str(file), "--rows"]
     assert main([*words, "pgdat;pgdat, carried J=2"]) == 0
@@ -97,7 +97,7 @@ def test_bench_train_measures_the_rows_that_are_asked_for(tmp_path, monkeypatch,
 
 def test_bench_evaluate_measures_autoattack_along_cold_and_carried_gradients(tmp_path, monkeypatch):
     small = {"n_iter": 2, "targets": 1, "n_queries": 1}
-    monkeypatch.setattr("robustdeq.cli.benchmarks.autoattack.BUDGETS", small)
+    monkeypatch.setattr("robustdeq.cli.bench.autoattack.BUDGETS", small)
     torch.manual_seed(0)
     model = rd.create_model("mdeq-nano", num_classes=10)
     model.metadata = {"eps": 0.001, "dataset": "digits"}
@@ -114,8 +114,8 @@ def test_bench_evaluate_measures_autoattack_along_cold_and_carried_gradients(tmp
 
 
 def test_bench_defence_says_what_arithmetic_allows(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("robustdeq.cli.benchmarks.defence.GRID", [(8, 1)])
-    monkeypatch.setattr("robustdeq.cli.benchmarks.measure.peak_rate", lambda rounds, say: 1e10)  # see bench core
+    monkeypatch.setattr("robustdeq.cli.bench.defence.GRID", [(8, 1)])
+    monkeypatch.setattr("robustdeq.cli.bench.measure.peak_rate", lambda rounds, say: 1e10)  # see bench core
     file = tmp_path / "bench.json"
     words = ["bench", "defence", "--models", "mdeq-nano", "--batch", "1", "--rounds", "1", "--json", str(file)]
     assert main(words) == 0

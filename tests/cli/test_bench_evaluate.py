@@ -2,7 +2,7 @@
 
 import pytest
 
-from robustdeq.cli.benchmarks.evaluate import _rows
+from robustdeq.cli.bench.evaluate import _rows
 from robustdeq.defences import EarlyState
 from robustdeq.models import create_model
 

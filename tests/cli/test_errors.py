@@ -140,7 +140,7 @@ def test_out_must_be_writable(capsys, tmp_path, monkeypatch):
 
 
 def test_bench_checks_where_its_records_go_before_it_measures(capsys, tmp_path, monkeypatch):
-    monkeypatch.setattr("robustdeq.cli.benchmarks.core.core", None)
+    monkeypatch.setattr("robustdeq.cli.bench.core.core", None)
     (tmp_path / "file").write_text("")
     for json_file, message in (
         (tmp_path / "file" / "a.json", f"{tmp_path / 'file'} is a file; --json needs a folder"),

@@ -10,10 +10,11 @@ from tests.evaluation import predictors
 from tests.evaluation.predictors import small_deq
 
 import robustdeq as rd
-from robustdeq.cli.checkpoints import Checkpoint, deploy
+from robustdeq.cli.arguments.checkpoint import Checkpoint
+from robustdeq.cli.arguments.deploy import deploy
+from robustdeq.cli.arguments.parser import verb_parser
 from robustdeq.cli.evaluate import duration
 from robustdeq.cli.main import main
-from robustdeq.cli.parser import verb_parser
 from robustdeq.defences import EarlyState, EntropyReduction
 
 QUICK = ["--limit=6", "--shard-size=3", "--device=cpu"]

@@ -11,8 +11,8 @@ import torch
 from PIL import Image
 
 import robustdeq as rd
+from robustdeq.cli.arguments.parser import verb_parser
 from robustdeq.cli.main import main
-from robustdeq.cli.parser import verb_parser
 
 
 @pytest.fixture(scope="module")

@@ -17,8 +17,8 @@ from rich.measure import Measurement
 from tests.report.results import two_attacks
 
 from robustdeq.cli import progress, quickstart
+from robustdeq.cli.arguments.parser import verb_parser
 from robustdeq.cli.main import main
-from robustdeq.cli.parser import verb_parser
 from robustdeq.recipes import load_recipe
 from robustdeq.report import find_sources, make_tables
 from robustdeq.report.tables.table import Cell

@@ -10,8 +10,8 @@ from contextlib import redirect_stdout, suppress
 
 import pytest
 
+from robustdeq.cli.arguments.parser import VERBS, overview
 from robustdeq.cli.main import main
-from robustdeq.cli.parser import VERBS, overview
 
 HEAVY = ("torch", "polars", "sklearn", "lightning_fabric", "matplotlib")
 
@@ -67,7 +67,7 @@ def test_ctrl_c_while_modules_are_imported_is_one_line(capsys, monkeypatch):
     def interrupted(name):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("robustdeq.cli.parser.import_module", interrupted)
+    monkeypatch.setattr("robustdeq.cli.arguments.parser.import_module", interrupted)
     assert main(["recipes"]) == 130
     assert capsys.readouterr().err == "Interrupted.\n"
 

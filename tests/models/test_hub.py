@@ -8,7 +8,7 @@ import torch
 from huggingface_hub import constants, hub_mixin
 
 import robustdeq as rd
-from robustdeq.cli.checkpoints import resolve
+from robustdeq.cli.arguments.checkpoint import resolve
 from robustdeq.models.hub import fetch
 
 COMMIT = "0123456789012345678901234567890123456789"

@@ -9,7 +9,8 @@ from robustdeq.app.case import Case
 from robustdeq.app.catalogue import Catalogue
 from robustdeq.app.look import look
 from robustdeq.app.page import export, headline
-from robustdeq.cli.checkpoints import deploy, resolve
+from robustdeq.cli.arguments.checkpoint import resolve
+from robustdeq.cli.arguments.deploy import deploy
 from robustdeq.report import find_sources, make_report
 from tests.report.results import two_attacks
 

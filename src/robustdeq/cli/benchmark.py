@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import os
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, Unpack
 
-from robustdeq.cli.defence_flags import DefenceFlags
+from robustdeq.cli.arguments.defence_flags import DefenceFlags
 
 
 def run(
@@ -56,50 +53,28 @@ def run(
         command: The words of the command line, which the store keeps.
         **flags: Of the defence.
     """
-    from rich.console import Console
-    from torch import nn
-
     import robustdeq.evaluation
-    from robustdeq.cli.checkpoints import budget_of, data_root_of, dataset_of, defence_settings, deploy, resolve
-    from robustdeq.cli.evaluate import describe
-    from robustdeq.cli.progress import counting
+    from robustdeq.cli.arguments.checkpoint import budget_of, resolve
+    from robustdeq.cli.arguments.deploy import defence_settings, deploy
+    from robustdeq.cli.evaluate import attack
     from robustdeq.evaluation.suites.subject import Subject
-    from robustdeq.host.processes import launch
     from robustdeq.host.references import import_modules
-    from robustdeq.host.terminal import printable
 
     checkpoint = resolve(ckpt, trust or import_modules(imports))
-    dataset, threat = dataset_of(checkpoint, data), budget_of(checkpoint, eps, norm)
     own = Subject(checkpoint.predictor).early_state is not None
     settings = defence_settings(flags, checkpoint.eps)
-    predictor = deploy(checkpoint.predictor, defence=settings, state=state or (None if own else "final"))
-    fabric = launch(device)
-    if isinstance(predictor, nn.Module):
-        predictor = predictor.to(fabric.device)
-    first = os.environ.get("RANK", "0") == "0"
-    console = Console(quiet=not first, stderr=as_json)
-
-    def show(words: str) -> None:
-        console.print(printable(words), soft_wrap=True, highlight=False, markup=False)
-
-    root = data_root_of(checkpoint, dataset, data_root, show)
-    with counting(console) as count:
-        result = robustdeq.evaluation.benchmark(
-            predictor,
-            dataset,
-            n=limit,
-            threat=threat,
-            out=out,
-            name=ckpt,
-            seed=seed,
-            batch_size=batch_size,
-            data_root=root,
-            data_options=checkpoint.options_for(dataset),
-            command=shlex.join(["robustdeq", *command]) if command else None,
-            say=show,
-            report=lambda now: count(describe(now), now.done, now.total),
-        )
-    if not as_json:
-        show(result.table())
-    elif first:
-        print(json.dumps(result.as_json(), indent=2, allow_nan=False))  # noqa: T201
+    attack(
+        robustdeq.evaluation.benchmark,
+        checkpoint,
+        deploy(checkpoint.predictor, defence=settings, state=state or (None if own else "final")),
+        data=data,
+        data_root=data_root,
+        threat=budget_of(checkpoint, eps, norm),
+        device=device,
+        as_json=as_json,
+        command=command,
+        n=limit,
+        out=out,
+        seed=seed,
+        batch_size=batch_size,
+    )

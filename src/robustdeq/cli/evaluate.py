@@ -6,14 +6,15 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
-from robustdeq.cli.defence_flags import DefenceFlags
+from robustdeq.cli.arguments.defence_flags import DefenceFlags
 
 if TYPE_CHECKING:
-    import robustdeq.evaluation
+    from robustdeq.cli.arguments.checkpoint import Checkpoint
+    from robustdeq.evaluation import Progress
 
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
@@ -76,29 +77,68 @@ def run(
         command: The words of the command line, which the store keeps.
         **flags: Of the defence.
     """
+    import robustdeq.evaluation
+    from robustdeq.cli.arguments.checkpoint import budget_of, resolve
+    from robustdeq.cli.arguments.deploy import defence_settings, deploy
+    from robustdeq.host.references import import_modules
+
+    seconds = None if budget is None else duration(budget)
+    trusted = trust or import_modules(imports)
+    checkpoint = resolve(ckpt, trusted)
+    settings = defence_settings(flags, checkpoint.eps)
+    predictor = deploy(checkpoint.predictor, defence=settings, state=state)
+    beside = None if base is None else deploy(resolve(base, trusted).predictor, defence=None, state=None)
+    attack(
+        robustdeq.evaluation.evaluate,
+        checkpoint,
+        predictor,
+        data=data,
+        data_root=data_root,
+        threat=budget_of(checkpoint, eps, norm),
+        device=device,
+        as_json=as_json,
+        command=command,
+        suite=suite,
+        out=out,
+        base=beside,
+        seed=seed,
+        batch_size=batch_size,
+        shard_size=shard_size,
+        union=union,
+        budget=seconds,
+        limit=limit,
+        keep_images=keep_images or None,
+        aware=aware,
+        sources=sources or (),
+    )
+
+
+def attack(
+    measure: Callable[..., Any],
+    checkpoint: Checkpoint,
+    predictor: Any,
+    *,
+    data: str | None,
+    data_root: Path | None,
+    device: str,
+    as_json: bool,
+    command: Sequence[str],
+    **options: Any,
+) -> None:
+    """Call `measure`, an entry point of robustdeq.evaluation, on the device with progress, and print the result."""
     from rich.console import Console
     from torch import nn
 
-    import robustdeq.evaluation
-    from robustdeq.cli.checkpoints import budget_of, data_root_of, dataset_of, defence_settings, deploy, resolve
+    from robustdeq.cli.arguments.checkpoint import data_root_of, dataset_of
     from robustdeq.cli.progress import counting
     from robustdeq.host.processes import launch
-    from robustdeq.host.references import import_modules
     from robustdeq.host.terminal import printable
 
-    seconds = None if budget is None else duration(budget)
-    checkpoint = resolve(ckpt, trust or import_modules(imports))
-    settings = defence_settings(flags, checkpoint.eps)
-    predictor = deploy(checkpoint.predictor, defence=settings, state=state)
-    beside = None
-    if base is not None:
-        beside = deploy(resolve(base, trust or import_modules(imports)).predictor, defence=None, state=None)
-    dataset, threat = dataset_of(checkpoint, data), budget_of(checkpoint, eps, norm)
+    dataset = dataset_of(checkpoint, data)
     fabric = launch(device)
-    if isinstance(predictor, nn.Module):
-        predictor = predictor.to(fabric.device)
-    if isinstance(beside, nn.Module):
-        beside = beside.to(fabric.device)
+    for model in (predictor, options.get("base")):
+        if isinstance(model, nn.Module):
+            model.to(fabric.device)
     first = os.environ.get("RANK", "0") == "0"
     console = Console(quiet=not first, stderr=as_json)
 
@@ -107,36 +147,24 @@ def run(
 
     root = data_root_of(checkpoint, dataset, data_root, show)
     with counting(console) as count:
-        verdict = robustdeq.evaluation.evaluate(
+        result = measure(
             predictor,
             dataset,
-            suite,
-            out,
-            base=beside,
-            threat=threat,
-            seed=seed,
-            batch_size=batch_size,
-            shard_size=shard_size,
-            union=union,
-            budget=seconds,
-            limit=limit,
-            keep_images=keep_images or None,
-            aware=aware,
-            sources=sources or (),
-            name=ckpt,
+            name=checkpoint.name,
             data_root=root,
             data_options=checkpoint.options_for(dataset),
             command=shlex.join(["robustdeq", *command]) if command else None,
             report=lambda now: count(describe(now), now.done, now.total),
             say=show,
+            **options,
         )
     if not as_json:
-        show(verdict.table())
+        show(result.table())
     elif first:
-        print(json.dumps(verdict.as_json(), indent=2, allow_nan=False))  # noqa: T201
+        print(json.dumps(result.as_json(), indent=2, allow_nan=False))  # noqa: T201
 
 
-def describe(now: robustdeq.evaluation.Progress) -> str:
+def describe(now: Progress) -> str:
     """One line of progress."""
     from robustdeq.cli.progress import clock
 

@@ -100,8 +100,9 @@ def run(
     from robustdeq.app.page import export as write
     from robustdeq.app.pictures import png
     from robustdeq.app.server import Explorer
-    from robustdeq.cli.checkpoints import deploy, resolve
-    from robustdeq.cli.places import check_folder
+    from robustdeq.cli.arguments.checkpoint import resolve
+    from robustdeq.cli.arguments.deploy import deploy
+    from robustdeq.cli.arguments.folders import check_folder
     from robustdeq.cli.progress import saying
     from robustdeq.host.references import import_modules
     from robustdeq.models.pretrained import shipped

@@ -24,7 +24,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
             print(f"robustdeq {__version__}")  # noqa: T201
             return 0
-        from robustdeq.cli.parser import parse
+        from robustdeq.cli.arguments.parser import parse
         from robustdeq.host.references import current_folder_importable
 
         with current_folder_importable(first=False):  # a yaml.py there must not hide a library

@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
-from robustdeq.cli.defence_flags import DefenceFlags
+from robustdeq.cli.arguments.defence_flags import DefenceFlags
 
 if TYPE_CHECKING:
     import torch
 
-    import robustdeq.cli.checkpoints
+    from robustdeq.cli.arguments.checkpoint import Checkpoint
     from robustdeq.data.photos import Photo
 
 BATCH = 64
@@ -57,8 +57,9 @@ def run(
     import torch
     from rich.console import Console
 
-    from robustdeq.cli.checkpoints import defence_settings, deploy, resolve
-    from robustdeq.cli.places import make_room
+    from robustdeq.cli.arguments.checkpoint import resolve
+    from robustdeq.cli.arguments.deploy import defence_settings, deploy
+    from robustdeq.cli.arguments.folders import make_room
     from robustdeq.cli.progress import saying
     from robustdeq.data import DataError, DataNotFoundError
     from robustdeq.data.photos import read_photo
@@ -103,7 +104,7 @@ def run(
     return 1 if failed else 0
 
 
-def _predict(checkpoint: robustdeq.cli.checkpoints.Checkpoint, predictor: Any, pixels: torch.Tensor) -> list[Record]:
+def _predict(checkpoint: Checkpoint, predictor: Any, pixels: torch.Tensor) -> list[Record]:
     """The answers to a batch of images (B, C, H, W), uint8."""
     import torch
 

@@ -84,7 +84,12 @@ class Step:
         self.log.unlink(missing_ok=True)
         context: Any = get_context("forkserver" if sys.platform == "linux" else "spawn")
         if sys.platform == "linux":
-            modules = ["robustdeq.cli.checkpoints", "robustdeq.training.trainer", "sklearn.datasets"]
+            modules = [
+                "robustdeq.cli.arguments.checkpoint",
+                "robustdeq.cli.arguments.deploy",
+                "robustdeq.training.trainer",
+                "sklearn.datasets",
+            ]
             context.set_forkserver_preload(modules)
         self.began, self.before = time.monotonic(), self.share()
         self.process = context.Process(target=_command, args=(self.words, self.log))

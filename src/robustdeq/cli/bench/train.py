@@ -12,7 +12,7 @@ import torch._functorch.config as functorch
 from torch import Tensor
 from typing_extensions import override
 
-from robustdeq.cli.benchmarks.measure import (
+from robustdeq.cli.bench.measure import (
     arithmetic,
     beside_plain,
     macs_of_f,

@@ -19,7 +19,7 @@ from jsonargparse import ArgumentParser, DefaultHelpFormatter, set_parsing_setti
 from typing_extensions import override
 
 import robustdeq
-from robustdeq.cli.places import check_folder
+from robustdeq.cli.arguments.folders import check_folder
 from robustdeq.host.options import choices, expected
 from robustdeq.host.references import is_reference
 from robustdeq.host.suggestions import did_you_mean

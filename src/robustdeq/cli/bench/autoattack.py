@@ -11,7 +11,7 @@ from torch import Tensor
 
 from robustdeq.attacks import AutoAttack
 from robustdeq.attacks.oracles import READY, CarriedEstimate, Estimate, Oracle
-from robustdeq.cli.benchmarks.measure import COUNTED, macs_of_f, multiply_adds
+from robustdeq.cli.bench.measure import COUNTED, macs_of_f, multiply_adds
 from robustdeq.cli.progress import left
 from robustdeq.defences import EarlyState
 from robustdeq.models import MDEQ

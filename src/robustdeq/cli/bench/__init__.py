@@ -46,12 +46,12 @@ def run(
         data_root: Folder of the checkpoints' data (evaluate).
         json_file: Write the records here as JSON.
     """
-    from robustdeq.cli.benchmarks.core import core  # these need torch, which `robustdeq bench --help` does not wait for
-    from robustdeq.cli.benchmarks.defence import defence
-    from robustdeq.cli.benchmarks.evaluate import evaluate
-    from robustdeq.cli.benchmarks.measure import peak_rate
-    from robustdeq.cli.benchmarks.train import train
-    from robustdeq.cli.places import make_room
+    from robustdeq.cli.arguments.folders import make_room
+    from robustdeq.cli.bench.core import core  # these need torch, which `robustdeq bench --help` does not wait for
+    from robustdeq.cli.bench.defence import defence
+    from robustdeq.cli.bench.evaluate import evaluate
+    from robustdeq.cli.bench.measure import peak_rate
+    from robustdeq.cli.bench.train import train
     from robustdeq.cli.progress import saying
     from robustdeq.host.provenance import provenance
 

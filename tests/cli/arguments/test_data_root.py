@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 import robustdeq as rd
-from robustdeq.cli.checkpoints import Checkpoint, data_root_of
+from robustdeq.cli.arguments.checkpoint import Checkpoint, data_root_of
 from robustdeq.cli.main import main
 from robustdeq.data import load_dataset
 from robustdeq.models.pretrained import shipped

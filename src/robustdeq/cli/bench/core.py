@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from robustdeq import plain
-from robustdeq.cli.benchmarks.measure import Convolutions, beside_plain, model_and_images, multiply_adds, times
+from robustdeq.cli.bench.measure import Convolutions, beside_plain, model_and_images, multiply_adds, times
 
 BATCH = {"mdeq-large": 32, "mdeq-tiny": 128}
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import robustdeq as rd
-from robustdeq.cli.checkpoints import resolve
+from robustdeq.cli.arguments.checkpoint import resolve
 
 METADATA = {"dataset": "digits", "eps": 0.15, "held_out": 200}
 

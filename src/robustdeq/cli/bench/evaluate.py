@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from robustdeq.cli.benchmarks.autoattack import autoattack
-from robustdeq.cli.benchmarks.measure import COUNTED, macs_of_f, multiply_adds
-from robustdeq.cli.checkpoints import resolve
+from robustdeq.cli.arguments.checkpoint import resolve
+from robustdeq.cli.bench.autoattack import autoattack
+from robustdeq.cli.bench.measure import COUNTED, macs_of_f, multiply_adds
 from robustdeq.cli.evaluate import describe
 from robustdeq.cli.progress import left
 from robustdeq.data import load_dataset

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from robustdeq import EarlyState, EntropyReduction
-from robustdeq.cli.benchmarks.measure import (
+from robustdeq.cli.bench.measure import (
     arithmetic,
     beside_plain,
     macs_of_f,

@@ -1,1 +1,0 @@
-"""What `robustdeq bench` measures."""
