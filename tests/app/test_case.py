@@ -5,6 +5,7 @@ import shlex
 import pytest
 
 from robustdeq.app.case import Case, flag
+from robustdeq.cli.arguments.defence_flags import DefenceFlags
 from robustdeq.cli.arguments.parser import verb_parser
 from robustdeq.cli.explore import run
 
@@ -15,6 +16,7 @@ CASES = [
     Case(model="m:f", defence="none", state="final"),
     Case(model="m", oracle="carried", defence_resolve=False, defence_history="kept", defence_final_input="received"),
     Case(model="m", defence_variant="released", defence_direction="gradient", defence_every=4, defence_steps=0),
+    Case(model="m", attack="my:Climb", attack_own={"decay": "3/4"}, defence="my:Blur", defence_own={"at_most": "1 2"}),
 ]
 
 
@@ -33,7 +35,8 @@ def test_a_command_line_names_the_same_case(case):
 
 
 def test_every_field_has_a_flag():
-    assert {name for name in Case.__dataclass_fields__ if name != "model"} <= set(run.__annotations__)
+    fields = {name for name in Case.__dataclass_fields__ if name != "model"}
+    assert fields <= set(run.__annotations__) | set(DefenceFlags.__annotations__)
     assert flag("defence_every") == "--defence.every"
 
 
@@ -41,7 +44,9 @@ def test_every_field_has_a_flag():
     ("values", "message"),
     [
         ({"atack": "pgd"}, "a case has no 'atack'; did you mean attack?"),
-        ({"attack": "fgsm"}, "attack must be one of none, pgd, apgd, got 'fgsm'"),
+        ({"attack": "fgsm"}, "attack must be one of none, pgd, apgd or package.module:Class, got 'fgsm'"),
+        ({"attack": "pgd", "attack.decay": "1"}, "attack pgd has no option 'decay' of one's own"),
+        ({"attack": None}, "attack must be one of none, pgd, apgd or package.module:Class, got None"),
         ({"steps": "many"}, "steps must be a whole number, got 'many'"),
         ({"defence_resolve": "perhaps"}, "defence_resolve must be true or false, got 'perhaps'"),
         ({"defence_history": "lost"}, "defence_history must be one of kept, restarted, got 'lost'"),

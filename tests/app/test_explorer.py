@@ -1,6 +1,7 @@
 """The explorer in a real browser, driven by clicks: choose, attack, defend, follow the link."""
 
 import io
+import shutil
 from urllib.parse import unquote, urlencode
 
 import numpy as np
@@ -11,14 +12,18 @@ from robustdeq.app.case import Case
 from robustdeq.app.catalogue import Catalogue
 from robustdeq.app.look import look
 from robustdeq.app.page import export
+from robustdeq.app.server import Explorer
 from robustdeq.cli.arguments.checkpoint import resolve
-from robustdeq.cli.arguments.deploy import deploy
+from robustdeq.cli.arguments.deploy import deployed
+from tests.app.conftest import serving
+from tests.examples.scripts import EXAMPLES
 
 DIGITS = "digits-nano-trades-random"
 pytestmark = pytest.mark.long
 
 READY = "document.body.dataset.turn && document.getElementById('busy').hidden && !document.querySelector('#view.old')"
 DRAWN = "document.getElementById('view').innerHTML"
+MARKS = "[...document.querySelectorAll('.charts .at')].map((e) => e.getAttribute('transform')).join()"
 SAVED = "document.getElementById('save').href"
 """The page to save, which arrives after the view."""
 
@@ -50,16 +55,15 @@ def test_choose_attack_slide_defend_and_follow_the_link_to_the_same_picture(brow
         turn = settled(page, turn)
         assert page.js("document.querySelectorAll('.wide .cell.defended').length") == 9
 
-        marks = "[...document.querySelectorAll('.charts .at')].map((e) => e.getAttribute('transform')).join()"
-        before = page.js(marks)
+        before = page.js(MARKS)
         page.js("document.getElementById('slider').focus()")
         page.press("ArrowLeft")
         assert text(page, "#now") == "z[7]"
-        assert all(a != b for a, b in zip(before.split(",t"), page.js(marks).split(",t"), strict=True))
+        assert all(a != b for a, b in zip(before.split(",t"), page.js(MARKS).split(",t"), strict=True))
         page.click(".wide .cell.clean", 2)
         assert text(page, "#now") == "z[3]"
         page.click(".wide .cell.clean", 7)
-        assert page.js(marks) == before
+        assert page.js(MARKS) == before
 
         page.wait(SAVED)
         shown, link = page.js(DRAWN), page.js("document.getElementById('permalink').href")
@@ -68,6 +72,17 @@ def test_choose_attack_slide_defend_and_follow_the_link_to_the_same_picture(brow
         page.wait(SAVED)
         assert page.js(DRAWN) == shown
         assert {url.split("/")[2] for url in page.requests if not url.startswith("data:")} == {address}
+        page.js("document.getElementById('slider').focus()")
+        for _ in range(3):
+            page.press("ArrowLeft")
+        marks, link = page.js(MARKS), page.js("document.getElementById('permalink').href")
+        assert page.js("location.href") == link
+    with browser.page(link) as page:
+        turn = settled(page)
+        assert (text(page, "#now"), page.js(MARKS)) == ("z[5]", marks)
+        page.click("[data-name=attack] [value=pgd]")
+        settled(page, turn)
+        assert text(page, "#now") == "z[5]"  # so that two attacks are compared at the same state
 
 
 def test_the_page_to_save_is_that_of_the_view_even_if_an_earlier_one_comes_later(browser, address):
@@ -89,7 +104,7 @@ def test_the_page_to_save_is_that_of_the_view_even_if_an_earlier_one_comes_later
 
 
 def test_on_a_phone_nothing_scrolls_sideways_in_either_scheme(browser, address, tmp_path):
-    looked = look(Case(model=DIGITS, image="test:7", steps=3, defence_steps=2), Catalogue([DIGITS], resolve), deploy)
+    looked = look(Case(model=DIGITS, image="test:7", steps=3, defence_steps=2), Catalogue([DIGITS], resolve), deployed)
     exported = export(looked, tmp_path).as_uri()
     for dark, url in ((False, f"http://{address}/"), (True, f"http://{address}/"), (False, exported), (True, exported)):
         with browser.page(url, width=390, height=800, dark=dark, touch=True) as page:
@@ -106,7 +121,7 @@ def test_on_a_phone_nothing_scrolls_sideways_in_either_scheme(browser, address, 
 
 
 def test_an_exported_page_needs_no_server_and_asks_no_network(browser, tmp_path):
-    looked = look(Case(model=DIGITS, image="test:7", steps=3, defence_steps=2), Catalogue([DIGITS], resolve), deploy)
+    looked = look(Case(model=DIGITS, image="test:7", steps=3, defence_steps=2), Catalogue([DIGITS], resolve), deployed)
     url = export(looked, tmp_path).as_uri()
     with browser.page(url) as page:
         page.js("document.getElementById('slider').focus()")
@@ -114,6 +129,37 @@ def test_an_exported_page_needs_no_server_and_asks_no_network(browser, tmp_path)
         assert text(page, "#now") == "z[7]"
         assert page.js("getComputedStyle(document.querySelector('.live')).display") == "none"
         assert [u for u in page.requests if not u.startswith("data:")] == [url]
+        assert page.js("location.hash") == "#at=7"
+    with browser.page(f"{url}#at=3") as page:
+        assert text(page, "#now") == "z[3]"
+
+
+def test_an_attack_and_a_defence_of_one_s_own_are_chosen_with_their_options(browser, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("my_attacks.py", "my_defences.py"):
+        shutil.copy(EXAMPLES / "extend" / name, tmp_path)
+    code = {"attack": "my_attacks:MIFGSM", "defence": "my_defences:Sharpen"}
+    explorer = Explorer(Catalogue([DIGITS], resolve, code=code), deployed, tmp_path / "kept")
+    with (
+        serving(explorer, Case(model=DIGITS, image="test:7", **code)) as address,
+        browser.page(f"http://{address}/") as page,
+    ):
+        turn = settled(page)
+        assert "With Sharpen" in text(page, "#view") or "Sharpen " in text(page, ".lead")
+        assert page.js("document.querySelector('[name=\"attack.decay\"]').placeholder") == "1.0"
+        page.choose("[name='attack.decay']", "3/4")
+        turn = settled(page, turn)
+        assert "my_attacks.MIFGSM(rd.Linf(0.15), seed=0, decay=0.75)" in text(page, "#python")
+        page.choose("[name='defence.radius']", "much")
+        turn = settled(page, turn)
+        assert text(page, "#problem") == "--defence my_defences:Sharpen: radius: expected a number, got much"
+        page.click("[data-name=attack] [value=pgd]")
+        turn = settled(page, turn)
+        assert "attack.decay" not in unquote(page.js("location.hash"))
+        page.click("[data-name=defence] [value=none]")
+        settled(page, turn)
+        assert page.js("document.getElementById('problem').hidden")
+        assert page.js("document.querySelector('[name=\"defence.radius\"]').closest('[data-when]').hidden")
 
 
 def test_a_digit_is_drawn_an_image_uploaded_and_a_wrong_file_gets_a_sentence(browser, address, tmp_path):

@@ -6,8 +6,10 @@ import io
 import json
 import re
 import shlex
+import shutil
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -22,9 +24,11 @@ from robustdeq.app.look import look
 from robustdeq.app.page import export, headline
 from robustdeq.app.poster import poster
 from robustdeq.app.script import script
+from robustdeq.app.views import ABSENT
 from robustdeq.cli.arguments.checkpoint import resolve
-from robustdeq.cli.arguments.deploy import deploy
+from robustdeq.cli.arguments.deploy import OwnDefence, deploy, deployed
 from robustdeq.cli.main import main
+from tests.examples.scripts import EXAMPLES
 
 DIGITS = "digits-nano-trades-random"
 FAST = {"model": DIGITS, "steps": 3, "defence_steps": 2}
@@ -60,7 +64,7 @@ def catalogue():
 
 
 def test_the_traces_are_the_trajectories_of_model_and_defence(catalogue):
-    looked = look(CASES[0], catalogue, deploy)
+    looked = look(CASES[0], catalogue, deployed)
     model = rd.load(DIGITS)
     defended = rd.EntropyReduction(model, steps=2, step_size=0.15 / 4, radius=0.15, direction="sign")
     clean, attacked, back = looked.view.traces
@@ -77,7 +81,7 @@ def test_the_traces_are_the_trajectories_of_model_and_defence(catalogue):
 
 
 def test_the_regions_of_the_plane_are_the_head_s_classes_where_the_states_lie(catalogue):
-    view = look(CASES[0], catalogue, deploy).view
+    view = look(CASES[0], catalogue, deployed).view
     plane, size, agreed = view.plane, len(view.plane.regions), []
     assert plane.share > 0.8  # so little of the states lies outside the plane that the head can be read off it
     for trace, path in zip(view.traces, plane.paths, strict=True):
@@ -94,7 +98,7 @@ LONG = [pytest.param(case, marks=pytest.mark.long) for case in CASES[3:]]
 @pytest.mark.parametrize("case", [*CASES[:3], *LONG], ids=range(len(CASES)))
 def test_the_python_beside_a_view_makes_the_same_images_and_predictions(case, catalogue, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    looked = look(case, catalogue, deploy)
+    looked = look(case, catalogue, deployed)
     scope, printed = {}, io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(compile(script(looked), "script", "exec"), scope)
@@ -110,7 +114,7 @@ def test_the_python_beside_a_view_makes_the_same_images_and_predictions(case, ca
 @pytest.mark.parametrize("case", [CASES[1], CASES[2]], ids=["unrolled", "drawn"])
 def test_the_command_beside_a_view_writes_the_same_page_and_picture(case, catalogue, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    looked = look(case, catalogue, deploy)
+    looked = look(case, catalogue, deployed)
     export(looked, tmp_path / "served")
     words = shlex.split(looked.command)
     assert main(words[1:]) == 0
@@ -124,11 +128,90 @@ def test_the_command_beside_a_view_writes_the_same_page_and_picture(case, catalo
 def test_a_model_in_double_precision_is_shown_and_its_script_runs(catalogue, tmp_path):
     rd.load(DIGITS).double().save_pretrained(tmp_path / "double")
     name = str(tmp_path / "double")
-    looked = look(Case(**{**FAST, "model": name}, image="test:7"), Catalogue([name], resolve), deploy)
+    looked = look(Case(**{**FAST, "model": name}, image="test:7"), Catalogue([name], resolve), deployed)
     scope = {}
     with contextlib.redirect_stdout(io.StringIO()):
         exec(compile(script(looked), "script", "exec"), scope)
     torch.testing.assert_close(scope["attacked"], looked.attacked)
+
+
+@pytest.fixture
+def own_code(tmp_path, monkeypatch):
+    """A folder with the example's attacks and defences."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("my_attacks", "my_defences"):
+        shutil.copy(EXAMPLES / "extend" / f"{name}.py", tmp_path)
+        sys.modules.pop(name, None)
+    yield tmp_path
+    for name in ("my_attacks", "my_defences"):
+        sys.modules.pop(name, None)
+
+
+@pytest.mark.parametrize(
+    ("defence", "options", "state"),
+    [("Sharpen", {"radius": "8/255", "every": "1"}, "5"), ("MeanOfStates", {"states": "2"}, ""), ("Blur", {}, "final")],
+)
+def test_code_of_one_s_own_does_on_the_page_what_it_does_in_the_script_and_on_the_command_line(
+    own_code, capsys, defence, options, state
+):
+    case = Case(
+        model=DIGITS, image="test:7", state=state,
+        attack="my_attacks:MIFGSM", attack_own={"steps": "2", "decay": "3/4"},
+        defence=f"my_defences:{defence}", defence_own=options,
+    )  # fmt: skip
+    code = {"attack": case.attack, "defence": case.defence}
+    looked = look(case, Catalogue([DIGITS], resolve, code=code), deployed)
+    from my_attacks import MIFGSM
+
+    model = rd.load(DIGITS)
+    made = MIFGSM(rd.Linf(0.15), seed=0, steps=2, decay=0.75)
+    wrapped = deploy(model, defence=OwnDefence(case.defence, options), state=state or None)
+    oracle = (
+        rd.oracles.Direct(wrapped) if defence == "Blur" else rd.oracles.Estimate(wrapped, gradient=rd.Phantom(9, 0.5))
+    )
+    y = torch.tensor([looked.view.label])
+    torch.testing.assert_close(looked.attacked, made(oracle, looked.clean, y).images)
+    trace, view = looked.view.traces[-1], looked.view
+    assert trace.name == "defended"
+    with torch.no_grad():
+        confidence = float(wrapped(looked.attacked).softmax(-1).max())
+    assert trace.confidence[view.deployed] == pytest.approx(confidence, rel=1e-4)
+    assert (ABSENT in trace.prediction) == (defence == "Blur")
+    assert len(trace.prediction) == len(view.columns)
+    assert strip(view).count('class="cell defended"') == (1 if defence == "Blur" else 9)
+    assert (view.path is not None) == (defence == "Sharpen")
+    export(looked, own_code / "served")
+    assert main(shlex.split(looked.command)[1:]) == 0
+    for name in ("index.html", "case.svg", "case.py"):
+        assert (own_code / "case" / name).read_bytes() == (own_code / "served" / name).read_bytes(), name
+    capsys.readouterr()
+    scope = {}
+    exec(compile(script(looked), "script", "exec"), scope)
+    torch.testing.assert_close(scope["attacked"], looked.attacked)
+
+
+def test_the_last_column_of_a_defended_pass_is_its_own_final_state(catalogue):
+    case = replace(CASES[0], state="2")
+    looked = look(case, catalogue, deployed)
+    defended = rd.EntropyReduction(rd.load(DIGITS), steps=2, step_size=0.15 / 4, radius=0.15, direction="sign")
+    final = defended.trajectory(looked.attacked).deployed.softmax(-1).max()
+    assert looked.view.traces[-1].confidence[-1] == pytest.approx(float(final), rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"attack": "my_attacks:MIFGSM", "attack.stpes": "3"}, "--attack my_attacks:MIFGSM has no option 'stpes'"),
+        ({"attack": "my_defences:Blur"}, "my_defences:Blur: it fails (TypeError: Blur.__init__() got an unexpected"),
+        ({"attack": "my_attacks:Averaged"}, "--attack my_attacks:Averaged needs the option predictor"),
+        ({"defence": "my_defences:Blur", "defence.weight": "x"}, "weight: expected a number, got x"),
+    ],
+)
+def test_wrong_code_of_one_s_own_gets_a_sentence(own_code, changes, message):
+    case = Case.of({"model": DIGITS, "image": "test:0", **changes})
+    code = {name: getattr(case, name) for name in case.own}
+    with pytest.raises(ValueError, match=re.escape(message)):
+        look(case, Catalogue([DIGITS], resolve, code=code), deployed)
 
 
 OWN = """
@@ -153,7 +236,7 @@ def test_the_script_of_a_model_of_one_s_own_runs_where_its_module_lies(function,
     monkeypatch.chdir(tmp_path)
     (tmp_path / "own_explored.py").write_text(OWN)
     name = f"own_explored:{function}"
-    looked = look(Case(**{**FAST, "model": name}, image="test:7"), Catalogue([name], resolve), deploy)
+    looked = look(Case(**{**FAST, "model": name}, image="test:7"), Catalogue([name], resolve), deployed)
     export(looked, tmp_path / "case")
     command = [sys.executable, "-W", "error", "case/case.py"]
     run = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
@@ -172,7 +255,7 @@ def test_an_image_file_is_taken_on_the_command_line(tmp_path, monkeypatch, capsy
 
 
 def test_a_model_without_states_is_shown_with_its_predictions_alone(catalogue):
-    view = look(Case(model="cifar10-tiny-resnet-trades", image="photo:flower", steps=2), catalogue, deploy).view
+    view = look(Case(model="cifar10-tiny-resnet-trades", image="photo:flower", steps=2), catalogue, deployed).view
     assert view.columns == ["final"]
     assert [trace.name for trace in view.traces] == ["clean", "attacked"]
     assert list(charts(view)) == []
@@ -187,7 +270,7 @@ def test_a_pass_that_is_not_finite_is_drawn_and_said():
             parameter.fill_(float("nan"))
     known = resolve(DIGITS)
     object.__setattr__(known, "predictor", model)
-    view = look(Case(model="broken", image="test:0"), Catalogue(["broken"], lambda _: known), deploy).view
+    view = look(Case(model="broken", image="test:0"), Catalogue(["broken"], lambda _: known), deployed).view
     assert "not finite" in view.notes[-1]
     assert "Wrong without any attack: not finite" in headline(view)[0]
     assert "nan" not in (poster((view, headline(view))) + strip(view) + "".join(svg for _, svg in charts(view))).lower()
@@ -207,4 +290,4 @@ def test_a_pass_that_is_not_finite_is_drawn_and_said():
 )
 def test_what_cannot_be_shown_gets_a_sentence(changes, message, catalogue):
     with pytest.raises((ValueError, RuntimeError), match=re.escape(message)):
-        look(Case.of({"model": DIGITS, "image": "test:0", **changes}), catalogue, deploy)
+        look(Case.of({"model": DIGITS, "image": "test:0", **changes}), catalogue, deployed)

@@ -3,13 +3,13 @@
 import http.client
 import json
 import socket
-import threading
 import time
 
 import pytest
 
 from robustdeq.app.case import Case
-from robustdeq.app.server import LIMIT, serve
+from robustdeq.app.server import LIMIT
+from tests.app.conftest import serving
 
 DIGITS = "digits-nano-trades-random"
 JSON = {"Content-Type": "application/json"}
@@ -56,18 +56,11 @@ def test_other_names_and_other_sites_are_refused(address, headers):
 
 
 def test_a_server_for_everybody_answers_at_the_address_that_is_printed(explorer):
-    server = serve(explorer, Case(model=DIGITS), "0.0.0.0", 0)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    try:
-        port = server.server_address[1]
+    with serving(explorer, Case(model=DIGITS), "0.0.0.0") as address:
+        port = address.rpartition(":")[2]
         assert ask(f"localhost:{port}", "GET", "/")[0] == 200
-        assert ask(f"127.0.0.1:{port}", "GET", "/", headers={"Host": f"192.168.0.1:{port}"})[0] == 200
-        assert ask(f"127.0.0.1:{port}", "GET", "/", headers={"Host": f"evil.example:{port}"})[0] == 403
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+        assert ask(address, "GET", "/", headers={"Host": f"192.168.0.1:{port}"})[0] == 200
+        assert ask(address, "GET", "/", headers={"Host": f"evil.example:{port}"})[0] == 403
 
 
 def test_what_a_form_of_another_site_could_send_is_refused(address):
@@ -90,6 +83,8 @@ def test_a_view_comes_after_its_progress(address):
         ({"model": "/etc"}, "no model /etc was chosen when the explorer started"),
         ({"model": DIGITS, "image": "/etc/passwd"}, "no image '/etc/passwd'"),
         ({"model": DIGITS, "image": "file:///etc/passwd"}, "no image 'file:///etc/passwd'"),
+        ({**FAST, "attack": "os:system"}, "os:system was not named when the explorer started: give --attack os:system"),
+        ({**FAST, "defence": "os:system"}, "os:system was not named when the explorer started: give --defence os:"),
         ({"model": DIGITS, "nonsense": 1}, "a case has no 'nonsense'"),
         ({"model": DIGITS, "oracle": "unrolled", "oracle_state": 12, "image": "test:0"}, "state counts from 1 to"),
     ],

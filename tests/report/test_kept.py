@@ -10,7 +10,7 @@ from robustdeq.app.catalogue import Catalogue
 from robustdeq.app.look import look
 from robustdeq.app.page import export, headline
 from robustdeq.cli.arguments.checkpoint import resolve
-from robustdeq.cli.arguments.deploy import deploy
+from robustdeq.cli.arguments.deploy import deployed
 from robustdeq.report import find_sources, make_report
 from tests.report.results import two_attacks
 
@@ -19,7 +19,7 @@ DIGITS = "digits-nano-trades-random"
 
 @pytest.fixture(scope="module")
 def looked():
-    return look(Case(model=DIGITS, image="test:7", steps=2, defence_steps=1), Catalogue([DIGITS], resolve), deploy)
+    return look(Case(model=DIGITS, image="test:7", steps=2, defence_steps=1), Catalogue([DIGITS], resolve), deployed)
 
 
 @pytest.mark.parametrize("beside_a_store", [False, True])

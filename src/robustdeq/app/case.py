@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import MISSING, dataclass, fields
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 from urllib.parse import parse_qsl, urlencode
 
+from robustdeq.host.references import is_reference
 from robustdeq.host.suggestions import did_you_mean
 
 Attack = Literal["none", "pgd", "apgd"]
 Surrogate = Literal["ready", "unrolled", "carried", "exact", "watched", "direct"]
 View = Literal["oblivious", "aware", "bpda"]
+OWN = ("attack", "defence")
+"""Fields that may name code of one's own, as package.module:Class; NAME.OPTION is an option of it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +28,9 @@ class Case:
     """test:K (the K-th test image, from 0), photo:NAME, data:image/png;base64,..., or a file; "" for the first."""
     label: int | None = None
     """The true class; by default the test set's, or what the deployed predictor says of the clean image."""
-    attack: Attack = "pgd"
+    attack: Attack | str = "pgd"
+    attack_own: Mapping[str, str] = field(default_factory=dict)
+    """Options of an attack of one's own."""
     oracle: Surrogate = "ready"
     oracle_state: int = 3
     oracle_steps: int = 5
@@ -34,7 +40,8 @@ class Case:
     """Radius, such as 8/255; "" for what the checkpoint was trained for."""
     steps: int = 10
     seed: int = 0
-    defence: Literal["none", "entropy"] = "entropy"
+    defence: Literal["none", "entropy"] | str = "entropy"
+    defence_own: Mapping[str, str] = field(default_factory=dict)
     defence_variant: Literal["paper", "released"] = "paper"
     defence_direction: Literal["gradient", "sign"] = "sign"
     defence_resolve: bool | None = None
@@ -52,8 +59,13 @@ class Case:
             value = getattr(self, name)
             literal = next((part for part in (hint, *get_args(hint)) if get_origin(part) is Literal), None)
             choices = get_args(literal)
-            if choices and value not in (choices if literal is hint else (*choices, None)):
-                raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
+            known = choices if literal is hint or name in OWN else (*choices, None)
+            if choices and value not in known and not (name in OWN and is_reference(value)):
+                own = " or package.module:Class" if name in OWN else ""
+                raise ValueError(f"{name} must be one of {', '.join(choices)}{own}, got {value!r}")
+        for name in OWN:
+            if (options := getattr(self, f"{name}_own")) and not is_reference(getattr(self, name)):
+                raise ValueError(f"{name} {getattr(self, name)} has no option {next(iter(options))!r} of one's own")
         for name, low, high in (("steps", 1, 1000), ("oracle_steps", 1, 100), ("defence_steps", 0, 1000)):
             if not low <= getattr(self, name) <= high:
                 raise ValueError(f"{name} must be {low} to {high}, got {getattr(self, name)}")
@@ -62,10 +74,18 @@ class Case:
     def of(cls, values: dict[str, Any]) -> Case:
         """The case that these fields name; values may be text, as in a link."""
         kinds = get_type_hints(cls)
-        for name in values:
-            if name not in kinds:
-                raise ValueError(f"a case has no {name!r}; {did_you_mean(name, kinds)}")
-        return cls(**{name: _typed(name, kinds[name], value) for name, value in values.items()})
+        typed: dict[str, Any] = {}
+        for name, value in values.items():
+            kind, dot, option = name.partition(".")
+            if dot and kind in OWN and option:
+                typed.setdefault(f"{kind}_own", {})[option] = str(value)
+            elif name not in kinds:
+                raise ValueError(
+                    f"a case has no {name!r}; {did_you_mean(name, [k for k in kinds if k[-4:] != '_own'])}"
+                )
+            else:
+                typed[name] = value if name.endswith("_own") else _typed(name, kinds[name], value)
+        return cls(**typed)
 
     @classmethod
     def of_query(cls, query: str) -> Case:
@@ -74,8 +94,19 @@ class Case:
 
     def changed(self) -> dict[str, Any]:
         """The fields that differ from their defaults, the model first."""
-        defaults = {f.name: f.default for f in fields(self)}
-        return {name: value for name in defaults if (value := getattr(self, name)) not in (defaults[name], MISSING)}
+        found: dict[str, Any] = {}
+        for f in fields(self):
+            value = getattr(self, f.name)
+            if f.name.endswith("_own"):
+                found |= {f"{f.name.removesuffix('_own')}.{option}": text for option, text in value.items()}
+            elif value not in (f.default, MISSING):
+                found[f.name] = value
+        return found
+
+    @property
+    def own(self) -> list[str]:
+        """Which of `OWN` name code of one's own."""
+        return [name for name in OWN if is_reference(getattr(self, name))]
 
     @property
     def query(self) -> str:
@@ -96,6 +127,12 @@ def flag(name: str) -> str:
 
 def _shown(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def called(name: str) -> str:
+    """A choice of an attack or a defence in words."""
+    known = {"pgd": "PGD", "apgd": "APGD", "entropy": "entropy reduction"}
+    return known.get(name, name.rpartition(":")[2])
 
 
 def _typed(name: str, hint: Any, value: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from robustdeq.app.case import Case
 from robustdeq.app.pictures import decoded, opened
 from robustdeq.data import DataError, DataNotFoundError, Images, load_dataset
 from robustdeq.evaluation.suites.subject import Subject
@@ -60,6 +61,8 @@ class Catalogue:
     data_root: Path | None = None
     flags: Sequence[str] = ()
     """Flags that the explorer was started with, which its command lines repeat."""
+    code: Mapping[str, str] = field(default_factory=dict)
+    """The attack and the defence of one's own that a case may name: those that the explorer was started with."""
     files: bool = False
     """Whether a case may name an image file: on the command line, not from a page."""
     _opened: dict[str, Any] = field(default_factory=dict)
@@ -75,6 +78,12 @@ class Catalogue:
             if name not in self._opened:
                 self._opened[name] = self.resolve(name)
         return self._opened[name]
+
+    def check_code(self, case: Case) -> None:
+        """Refuse a case that names code which was not named when the explorer started."""
+        for name in case.own:
+            if (reference := getattr(case, name)) != self.code.get(name):
+                raise ValueError(f"{reference} was not named when the explorer started: give --{name} {reference}")
 
     def test_images(self, known: Known) -> Images | str:
         """The test images of a model's data set, or a sentence that says why there are none."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from robustdeq.app.chart import RIGHT, Chart, cross, decades, dot, following, round_ticks, svg, text
 from robustdeq.app.pictures import png_of, rgb
-from robustdeq.app.views import Numbers, Trace, View
+from robustdeq.app.views import ABSENT, Numbers, Trace, View
 
 REGIONS = ("#9fb8d8", "#e3c28d", "#a9cfa4", "#d9a9b8", "#bfb0de", "#cfcf94", "#93cbcf", "#cfb3a0", "#8fb39b", "#e0b5e0")
 """Colours of the classes in the plane."""
@@ -76,6 +76,8 @@ def _named(x: float, y: float, words: str, kind: str, anchor: str, size: float) 
 def _cell(view: View, trace: Trace, column: int, x: float, y: float, width: float, height: float) -> str:
     """One prediction: coloured like its pass where it is right, red with a cross where it is wrong."""
     right, confidence = trace.right(column, view.label), trace.confidence[column]
+    if trace.prediction[column] == ABSENT:
+        return ""
     colour = "var(--c)" if right else "var(--wrong)"
     strength = 0.16 + 0.5 * (confidence or 0) if right else 0.9
     share = "" if confidence is None else f"{confidence:.0%}"

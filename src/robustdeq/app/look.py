@@ -12,11 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from robustdeq.app.calls import Call, Name, attack_of, deployed_of, oracle_of
-from robustdeq.app.case import Case
+from robustdeq.app.case import Case, called
 from robustdeq.app.catalogue import Catalogue
 from robustdeq.app.pictures import magnified
 from robustdeq.app.views import View, columns_of, distances, path_of, plane_through, trace_of
-from robustdeq.defences import InputDefence
+from robustdeq.attacks import Attack
 from robustdeq.evaluation.suites.subject import Subject
 from robustdeq.models.predictor import DynamicPredictor
 from robustdeq.threat import number
@@ -24,7 +24,7 @@ from robustdeq.threat import number
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, how much of it is done, and of how much; may raise an error to stop the work."""
 Deploy = Callable[..., Any]
-"""deploy(predictor, defence=settings or None, state=...): the predictor behind a defence, read at a state."""
+"""deploy(predictor, flags, eps, state): the predictor behind the defence that the flags name, read at a state."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -63,6 +63,7 @@ class Looked:
 def look(case: Case, catalogue: Catalogue, deploy: Deploy, progress: Progress = lambda *_: None) -> Looked:
     """Attack the image of a case and follow the clean, the attacked and the defended pass."""
     progress("loading", 0, 1)
+    catalogue.check_code(case)
     known = catalogue.open(case.model)
     model = known.predictor
     case = replace(case, image=case.image or catalogue.first_image(known))
@@ -72,17 +73,13 @@ def look(case: Case, catalogue: Catalogue, deploy: Deploy, progress: Progress = 
     if not 0 <= eps <= 1:
         raise ValueError(f"eps must be between 0 and 1, got {eps:g}")
     dynamic = isinstance(model, DynamicPredictor)
-    defending = case.defence == "entropy" and dynamic and not model.defended
-    settings: dict[str, Any] = {
-        "every": case.defence_every, "steps": case.defence_steps, "step_size": eps / 4, "radius": eps,
-        "variant": case.defence_variant, "direction": case.defence_direction, "resolve": case.defence_resolve,
-        "history": case.defence_history, "handed_on": case.defence_handed_on,
-        "final_input": case.defence_final_input,
-    }  # fmt: skip
-    settings = {name: value for name, value in settings.items() if value is not None}
+    own = "defence" in case.own
+    defending = own or (case.defence == "entropy" and dynamic and not model.defended)
+    flags = {name: value for name, value in vars(case).items() if name.startswith("defence") and value is not None}
+    flags = {name: value for name, value in flags.items() if own == (name == "defence_own") or name == "defence"}
     state = case.state or None
-    plain = deploy(model, defence=None, state=state)
-    deployed = deploy(model, defence=settings, state=state) if defending else plain
+    plain = deploy(model, {}, eps, state)
+    deployed = deploy(model, flags, eps, state) if defending else plain
     if not dynamic:
         notes.append("this model has no dynamics: there are no states to follow")
     with torch.no_grad():
@@ -96,16 +93,19 @@ def look(case: Case, catalogue: Catalogue, deploy: Deploy, progress: Progress = 
     finite = bool(said.isfinite().all())
     label = given if given is not None else int(said.argmax()) if finite else None
     attacked, call = x, None
-    oracle = oracle_of(case, dynamic)
+    oracle = oracle_of(case, isinstance(deployed, DynamicPredictor))
     if case.attack != "none" and label is not None and eps > 0:
         call = attack_of(case, eps)
         total = 1 + case.steps
-        result = call.make()(
+        attack = call.make()
+        if not isinstance(attack, Attack):
+            raise ValueError(f"{case.attack} made a {type(attack).__name__}; expected a robustdeq.Attack: subclass it")
+        result = attack(
             oracle.make(deployed=deployed),
             x,
             torch.tensor([label], device=x.device),
             watch=lambda queries: progress(
-                f"{call.path} on the image", int(queries.max()), max(total, int(queries.max()))
+                f"{called(case.attack)} on the image", int(queries.max()), max(total, int(queries.max()))
             ),
         )
         attacked = result.images
@@ -114,13 +114,13 @@ def look(case: Case, catalogue: Catalogue, deploy: Deploy, progress: Progress = 
     where = "as given" if case.label is not None else "of the test set" if given is not None else "as predicted"
     return Looked(
         case=case,
-        view=replace(view, label_is=where, notes=[*notes, *view.notes]),
+        view=replace(view, label_is=where, defence=called(case.defence), notes=[*notes, *view.notes]),
         eps=eps,
         clean=x,
         attacked=attacked,
         attack=call,
         oracle=oracle,
-        deployed=deployed_of(deployed, model, settings),
+        deployed=deployed_of(deployed, plain, model, case, eps),
         is_module=isinstance(model, nn.Module),
         dataset=known.dataset,
         data_root=catalogue.data_root,
@@ -131,27 +131,20 @@ def look(case: Case, catalogue: Catalogue, deploy: Deploy, progress: Progress = 
 
 
 def _view(plain: Any, defended: Any, x: Tensor, attacked: Tensor, label: int | None, classes: tuple[str, ...]) -> View:
-    clean, at_clean = trace_of("clean", "clean image", plain, x, label)
-    traces, passes, path = [clean], [at_clean], None
-    moved = not torch.equal(attacked, x)
-    if moved:
-        trace, at = trace_of("attacked", "attacked image", plain, attacked, label)
-        traces.append(trace)
-        passes.append(at)
-    if defended is not None:
-        trace, at = trace_of(
-            "defended", "attacked, with defence" if moved else "with defence", defended, attacked, label
-        )
-        traces.append(trace)
-        passes.append(at)
-        wrapper = defended if isinstance(defended, InputDefence) else defended.predictor
-        if at is not None and isinstance(wrapper, InputDefence):
-            later = 0 if getattr(wrapper, "switches", None) and wrapper.switches.resolve else 1
-            path = path_of(x, attacked, at, [t + later for t in wrapper.interventions])
-    if at_clean is not None:
-        others = [distances(at, at_clean) if at is not None and at is not at_clean else [] for at in passes]
-        traces = [replace(trace, distance=apart) for trace, apart in zip(traces, others, strict=True)]
     columns, column = columns_of(plain)
+    moved = not torch.equal(attacked, x)
+    followed = [("clean", "clean image", plain, x)]
+    if moved:
+        followed.append(("attacked", "attacked image", plain, attacked))
+    if defended is not None:
+        followed.append(("defended", "attacked, with defence" if moved else "with defence", defended, attacked))
+    traced = [trace_of(*pass_, label, columns, column) for pass_ in followed]
+    traces, passes = [trace for trace, _ in traced], [walked for _, walked in traced]
+    clean = passes[0]
+    if clean is not None:
+        others = [distances(at, clean) if at is not None and at is not clean else [] for at in passes]
+        traces = [replace(trace, distance=apart) for trace, apart in zip(traces, others, strict=True)]
+    path = None if defended is None or passes[-1] is None else path_of(x, passes[-1])
     broken = [trace.name for trace in traces if None in trace.prediction]
     notes = [f"the {' and the '.join(broken)} pass is not finite: states without a value are left out"] * bool(broken)
     return View(
@@ -163,7 +156,7 @@ def _view(plain: Any, defended: Any, x: Tensor, attacked: Tensor, label: int | N
         traces=traces,
         perturbation=magnified((attacked - x)[0]) if moved else None,
         moved=float((attacked - x).abs().max()),
-        plane=plane_through(plain, x, passes),
+        plane=plane_through(plain, passes),
         path=path,
         notes=notes,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from robustdeq.app.case import Case
+from robustdeq.app.case import Case, called
 from robustdeq.app.chart import STYLE
 from robustdeq.app.drawing import charts, strip
 from robustdeq.app.look import Looked
@@ -72,9 +73,10 @@ def headline(view: View) -> list[str]:
         before = right("attacked") if "attacked" in traces else right("clean")
         now = answer("defended")
         if right("defended"):
-            said.append(f"With entropy reduction {'still' if before else 'right again:'} {now}.")
+            said.append(f"With {view.defence} {'still' if before else 'right again:'} {now}.")
         else:
-            said.append(f"Entropy reduction {'breaks it:' if before else 'does not help:'} {now}.")
+            name = f"{view.defence[0].upper()}{view.defence[1:]}"
+            said.append(f"{name} {'breaks it:' if before else 'does not help:'} {now}.")
     return said
 
 
@@ -98,7 +100,8 @@ def _ranges(states: list[int]) -> str:
 def title(looked: Looked) -> str:
     """One line that names a view."""
     case, view = looked.case, looked.view
-    attack = "no attack" if looked.attack is None else f"{case.attack.upper()}-{case.steps}"
+    own = "attack" in case.own
+    attack = "no attack" if looked.attack is None else f"{called(case.attack)}{'' if own else f'-{case.steps}'}"
     return f"{view.class_name(view.label)} ({case.model.rstrip('/').rsplit('/', 1)[-1]}, {attack})"
 
 
@@ -120,7 +123,8 @@ def view_html(looked: Looked) -> str:
 
 def explorer_html(start: Case, options: dict[str, Any]) -> str:
     """The page with controls; `options` are the choices that they offer."""
-    return _page(live=True, content="", title="robustdeq explore", data={"case": start.changed(), "options": options})
+    data = {"case": start.changed(), "options": options}
+    return _page(live=True, content="", title="robustdeq explore", data=data, own=options["own"])
 
 
 def export_html(looked: Looked) -> str:
@@ -128,10 +132,10 @@ def export_html(looked: Looked) -> str:
     return _page(live=False, content=view_html(looked), title=title(looked), data={"case": looked.case.changed()})
 
 
-def _page(*, live: bool, content: str, title: str, data: dict[str, Any]) -> str:
+def _page(*, live: bool, content: str, title: str, data: dict[str, Any], own: Sequence[Any] = ()) -> str:
     folder = resources.files("robustdeq.app") / "templates"
     text: str = _environment().get_template("page.html").render(
-        live=live, content=content, title=title, style=STYLE + (folder / "page.css").read_text(),
+        live=live, content=content, own=own, title=title, style=STYLE + (folder / "page.css").read_text(),
         code=(folder / "page.js").read_text(),
         data=_json(data),
     )  # fmt: skip

@@ -7,7 +7,7 @@ import torch
 from robustdeq.app.calls import Name
 from robustdeq.app.catalogue import PHOTOS
 from robustdeq.app.look import Looked
-from robustdeq.host.references import is_reference
+from robustdeq.host.references import is_reference, module_of
 
 
 def script(looked: Looked) -> str:
@@ -15,6 +15,7 @@ def script(looked: Looked) -> str:
     case = looked.case
     own = looked.flags[looked.flags.index("--import") + 1].split(",") if "--import" in looked.flags else []
     own = [f"import {module}" for module in own]
+    own += [f"import {module_of(getattr(case, name))}" for name in case.own]
     trust = ", trust=True" if "--trust" in looked.flags else ""
     model = f"rd.load({case.model!r}{trust})"
     if is_reference(case.model):
@@ -40,9 +41,11 @@ def script(looked: Looked) -> str:
     else:
         lines += [f"oracle = {looked.oracle}", f"attack = {looked.attack}", "attacked = attack(oracle, x, y).images"]
     if looked.view.states:
+        followed = ['("clean", model, x)', '("attacked", model, attacked)', '("defended", deployed, attacked)']
+        whole = looked.view.traces[-1].residual  # a defence without dynamics has no states
         lines += [
             "for name, predictor, image in (",
-            '    ("clean", model, x), ("attacked", model, attacked), ("defended", deployed, attacked),',
+            f"    {', '.join(followed if whole else followed[:-1])},",
             "):",
             "    print(name, predictor.trajectory(image).logits.argmax(-1)[:, 0].tolist())",
         ]

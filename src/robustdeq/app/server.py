@@ -17,7 +17,8 @@ from urllib.parse import unquote
 
 from typing_extensions import override
 
-from robustdeq.app.case import Case
+from robustdeq.app.calls import options_of
+from robustdeq.app.case import Case, called
 from robustdeq.app.catalogue import PHOTOS, Catalogue
 from robustdeq.app.look import Deploy, Looked, look
 from robustdeq.app.page import explorer_html, export, export_html, view_html, written
@@ -101,9 +102,14 @@ class Explorer:
 
     def options(self) -> dict[str, Any]:
         """What the page's controls offer."""
-        defaults = {f.name: f.default for f in fields(Case) if f.default is not MISSING}
+        defaults = {f.name: f.default for f in fields(Case) if f.default is not MISSING and not f.name.endswith("_own")}
         models = [(name, name) for name in self.catalogue.models]
-        return {"choices": {"model": models, **CHOICES}, "defaults": defaults, "limit": LIMIT}
+        choices = {"model": models, **CHOICES}
+        own = []
+        for name, reference in self.catalogue.code.items():
+            choices[name] = [*choices[name], (reference, called(reference))]
+            own.append((name, reference, options_of(name, reference)))
+        return {"choices": choices, "defaults": defaults, "limit": LIMIT, "own": own}
 
 
 def serve(explorer: Explorer, start: Case, host: str, port: int) -> ThreadingHTTPServer:

@@ -12,10 +12,12 @@ from torch import Tensor
 
 from robustdeq.app.pictures import magnified, png
 from robustdeq.app.plane import Plane, plane_of
-from robustdeq.models.predictor import FINAL, Defence, DynamicPredictor, Trajectory, entropy
+from robustdeq.evaluation.suites.subject import Subject
+from robustdeq.models.predictor import FINAL, DynamicPredictor, Pass, entropy
 
 Numbers = list[float | None]
 """A value for each state; None where it is not finite."""
+ABSENT = -1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +31,7 @@ class Trace:
     picture: str
     """The received image, as a data link."""
     prediction: list[int | None]
-    """Class at each column; None if the logits are not finite."""
+    """Class at each column; None if the logits are not finite, `ABSENT` where the predictor has no answer."""
     confidence: Numbers
     """Probability of that class."""
     truth: Numbers
@@ -79,6 +81,8 @@ class View:
     """Largest change of a pixel by the attack."""
     plane: Plane | None = None
     path: InputPath | None = None
+    defence: str = "entropy reduction"
+    """What it is called."""
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -88,30 +92,46 @@ class View:
 
     def class_name(self, label: int | None) -> str:
         """The name of a class."""
-        return "not finite" if label is None else self.classes[label]
+        return "not finite" if label is None else "no answer" if label == ABSENT else self.classes[label]
 
 
-def trace_of(name: str, words: str, predictor: Any, x: Tensor, label: int | None) -> tuple[Trace, Trajectory | None]:
-    """The trace of one image (1, C, H, W) through a predictor, and its trajectory if it has dynamics."""
-    with torch.no_grad():
-        inner = predictor
-        while isinstance(inner, Defence) and not inner.defended and inner.early_state is not None:
-            inner = inner.predictor  # whose own prediction is that of the final state
-        trajectory = inner.trajectory(x) if isinstance(inner, DynamicPredictor) else None
-        if trajectory is None:
+def trace_of(
+    name: str, words: str, predictor: Any, x: Tensor, label: int | None, columns: list[str], deployed: int
+) -> tuple[Trace, Pass | None]:
+    """The trace of one image (1, C, H, W) through a predictor, and its pass if it has dynamics.
+
+    `columns` are those of `View`. A predictor without dynamics around a model that has some fills the deployed one.
+    """
+    dynamic, walked = predictor if isinstance(predictor, DynamicPredictor) else None, None
+    with Subject(predictor).prepared(), torch.no_grad():
+        if dynamic is None:
             logits = predictor(x)
         else:
-            logits = torch.cat([trajectory.logits[:, 0], trajectory.deployed])
+            walked = dynamic.walk(x, measure=True)
+            final = dynamic.deployed_state == FINAL
+            read = [dynamic.base.head(walked.f.unpack(z)) for z in states_of(walked)]
+            read.append((dynamic if final else dynamic.base).read_out(walked))
+            read[columns.index(dynamic.deployed_state)] = dynamic.read_out(walked)
+            logits = torch.cat(read)
+    prediction = [int(row.argmax()) if bool(row.isfinite().all()) else None for row in logits]
+    confidence = numbers(logits.softmax(-1).amax(-1))
+    before, after = (deployed, len(columns) - deployed - 1) if walked is None else (0, 0)
     return Trace(
         name=name,
         words=words,
         picture=png(x[0]),
-        prediction=[int(row.argmax()) if bool(row.isfinite().all()) else None for row in logits],
-        confidence=numbers(logits.softmax(-1).amax(-1)),
-        truth=[] if label is None else numbers(logits.softmax(-1)[:, label]),
-        entropy=numbers(entropy(logits)) if trajectory is None else numbers(trajectory.entropy[:, 0]),
-        residual=[] if trajectory is None else numbers(trajectory.residual[:, 0]),
-    ), trajectory
+        prediction=[ABSENT] * before + prediction + [ABSENT] * after,
+        confidence=[None] * before + confidence + [None] * after,
+        truth=[] if label is None or walked is None else numbers(logits.softmax(-1)[:, label]),
+        entropy=[] if walked is None else numbers(entropy(logits[:-1])),
+        residual=[] if walked is None else numbers(walked.solution.residuals[:, 0]),
+    ), walked
+
+
+def states_of(walked: Pass) -> Tensor:
+    """The states z^[1..N] of a pass, (N, B, ...)."""
+    assert walked.solution.trajectory is not None
+    return walked.solution.trajectory
 
 
 def predicted(predictor: Any, x: Tensor, classes: tuple[str, ...] | None) -> View:
@@ -122,8 +142,8 @@ def predicted(predictor: Any, x: Tensor, classes: tuple[str, ...] | None) -> Vie
     passes = [("clean", "image", predictor)]
     if isinstance(predictor, DynamicPredictor) and predictor.defended:
         passes = [("clean", "without defence", predictor.undefended()), ("defended", "with defence", predictor)]
-    traced = [trace_of(name, words, of, x, label) for name, words, of in passes]
     columns, deployed = columns_of(predictor)
+    traced = [trace_of(name, words, of, x, label, columns, deployed) for name, words, of in passes]
     return View(
         columns=columns,
         deployed=deployed,
@@ -131,7 +151,7 @@ def predicted(predictor: Any, x: Tensor, classes: tuple[str, ...] | None) -> Vie
         label_is="as predicted",
         classes=classes or tuple(map(str, range(logits.shape[1]))),
         traces=[trace for trace, _ in traced],
-        plane=plane_through(predictor, x, [trajectory for _, trajectory in traced]),
+        plane=plane_through(predictor, [walked for _, walked in traced]),
     )
 
 
@@ -142,15 +162,17 @@ def columns_of(predictor: Any) -> tuple[list[str], int]:
     return predictor.state_names, predictor.state_names.index(predictor.deployed_state)
 
 
-def distances(trajectory: Trajectory, clean: Trajectory) -> Numbers:
+def distances(walked: Pass, clean: Pass) -> Numbers:
     """Relative distance of the states of a pass from those of the clean one."""
-    apart, size = ((t.flatten(2)).norm(dim=-1)[:, 0] for t in (trajectory.states - clean.states, clean.states))
+    z, origin = states_of(walked), states_of(clean)
+    apart, size = (t.flatten(2).norm(dim=-1)[:, 0] for t in (z - origin, origin))
     return numbers(apart / size)
 
 
-def path_of(clean: Tensor, received: Tensor, moved: Trajectory, since: Sequence[int]) -> InputPath | None:
+def path_of(clean: Tensor, walked: Pass) -> InputPath | None:
     """The path of the image under a defence, seen along the attack's direction and across it."""
-    if moved.inputs is None or not len(moved.inputs):
+    moved, received = walked.purification, walked.x
+    if moved is None or not moved.inputs:
         return None
     origin = clean.double().flatten()
     steps = torch.stack([received, *moved.inputs]).double().flatten(1) - origin
@@ -164,23 +186,22 @@ def path_of(clean: Tensor, received: Tensor, moved: Trajectory, since: Sequence[
     points = [(0.0, 0.0), *zip((along / scale).tolist(), (height / scale).tolist(), strict=True)]
     if not all(math.isfinite(value) for point in points for value in point):
         return None
-    inner = [] if moved.inner_entropy is None else [numbers(values[:, 0]) for values in moved.inner_entropy]
     return InputPath(
-        since=list(since),
+        since=list(moved.since),
         points=points,
         unit="the attack's length" if length else "pixel values, L2",
-        inner_entropy=inner,
+        inner_entropy=[numbers(values[:, 0]) for values in moved.inner_entropy],
         pictures=[magnified(x[0] - received[0]) for x in moved.inputs],
     )
 
 
-def plane_through(predictor: Any, x: Tensor, passes: Sequence[Trajectory | None]) -> Plane | None:
+def plane_through(predictor: Any, passes: Sequence[Pass | None]) -> Plane | None:
     """The plane of the first two principal components of all states, with the head's class regions."""
-    states = [trajectory.states[:, 0] for trajectory in passes if trajectory is not None]
+    found = [walked for walked in passes if walked is not None]
+    states = [states_of(walked)[:, 0] for walked in found]
     if not states or not all(bool(z.isfinite().all()) for z in states):
         return None
-    model = predictor.base
-    f, _ = model.begin(x)
+    model, f = predictor.base, found[0].f
     return plane_of(states, lambda z: model.head(f.unpack(z)))
 
 

@@ -55,18 +55,17 @@ def run(
     """
     import robustdeq.evaluation
     from robustdeq.cli.arguments.checkpoint import budget_of, resolve
-    from robustdeq.cli.arguments.deploy import defence_settings, deploy
+    from robustdeq.cli.arguments.deploy import deployed
     from robustdeq.cli.evaluate import attack
     from robustdeq.evaluation.suites.subject import Subject
     from robustdeq.host.references import import_modules
 
     checkpoint = resolve(ckpt, trust or import_modules(imports))
     own = Subject(checkpoint.predictor).early_state is not None
-    settings = defence_settings(flags, checkpoint.eps)
     attack(
         robustdeq.evaluation.benchmark,
         checkpoint,
-        deploy(checkpoint.predictor, defence=settings, state=state or (None if own else "final")),
+        deployed(checkpoint.predictor, flags, checkpoint.eps, state or (None if own else "final")),
         data=data,
         data_root=data_root,
         threat=budget_of(checkpoint, eps, norm),

@@ -79,15 +79,14 @@ def run(
     """
     import robustdeq.evaluation
     from robustdeq.cli.arguments.checkpoint import budget_of, resolve
-    from robustdeq.cli.arguments.deploy import defence_settings, deploy
+    from robustdeq.cli.arguments.deploy import deployed
     from robustdeq.host.references import import_modules
 
     seconds = None if budget is None else duration(budget)
     trusted = trust or import_modules(imports)
     checkpoint = resolve(ckpt, trusted)
-    settings = defence_settings(flags, checkpoint.eps)
-    predictor = deploy(checkpoint.predictor, defence=settings, state=state)
-    beside = None if base is None else deploy(resolve(base, trusted).predictor, defence=None, state=None)
+    predictor = deployed(checkpoint.predictor, flags, checkpoint.eps, state)
+    beside = None if base is None else deployed(resolve(base, trusted).predictor, {}, None, None)
     attack(
         robustdeq.evaluation.evaluate,
         checkpoint,

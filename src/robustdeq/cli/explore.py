@@ -6,7 +6,9 @@ import errno
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Unpack
+
+from robustdeq.cli.arguments.defence_flags import DefenceFlags
 
 if TYPE_CHECKING:
     import robustdeq.app.catalogue
@@ -24,7 +26,8 @@ def run(
     data_root: Path | None = None,
     image: str | None = None,
     label: int | None = None,
-    attack: Literal["none", "pgd", "apgd"] | None = None,
+    attack: str | None = None,
+    attack_own: dict[str, str] | None = None,
     oracle: Literal["ready", "unrolled", "carried", "exact", "watched", "direct"] | None = None,
     oracle_state: int | None = None,
     oracle_steps: int | None = None,
@@ -33,15 +36,6 @@ def run(
     eps: str | None = None,
     steps: int | None = None,
     seed: int | None = None,
-    defence: Literal["none", "entropy"] | None = None,
-    defence_variant: Literal["paper", "released"] | None = None,
-    defence_direction: Literal["gradient", "sign"] | None = None,
-    defence_resolve: bool | None = None,
-    defence_history: Literal["kept", "restarted"] | None = None,
-    defence_handed_on: Literal["iterate", "lowest"] | None = None,
-    defence_final_input: Literal["purified", "received"] | None = None,
-    defence_every: int | None = None,
-    defence_steps: int | None = None,
     state: str | None = None,
     kept: Path = Path("runs/kept"),
     host: str = "127.0.0.1",
@@ -49,6 +43,7 @@ def run(
     no_browser: bool = False,
     trust: bool = False,
     imports: str | None = None,
+    **flags: Unpack[DefenceFlags],
 ) -> None:
     """Attack an image on a web page and watch the dynamics, state by state; or write one case as a page.
 
@@ -63,7 +58,9 @@ def run(
         data_root: Folder of the data; without it, models of CIFAR-10 are shown photographs and what you upload.
         image: test:K (the K-th test image, from 0), photo:flower, photo:temple, or an image file.
         label: Number of the true class; by default the test set's, or else the prediction on the clean image.
-        attack: Attack of the first view; PGD by default.
+        attack: Attack of the first view: none, pgd (default), apgd, or package.module:Class of your own, whose options
+            are --attack.NAME VALUE. What is named here can be chosen on the page.
+        attack_own: Options of an attack of your own.
         oracle: Whose gradient it follows; the ready-made one by default.
         oracle_state: State i of the unrolled oracle; 3 by default.
         oracle_steps: Steps K_a of the unrolled oracle; 5 by default.
@@ -72,15 +69,6 @@ def run(
         eps: Radius of the attack, such as 8/255; by default what the checkpoint was trained for.
         steps: Steps of the attack; 10 by default.
         seed: Seed of the attack; 0 by default.
-        defence: Entropy reduction of the attacked image, which is shown unless this says none.
-        defence_variant: The paper's algorithm (default) or that of the released code.
-        defence_direction: The image moves along the gradient or its sign (default).
-        defence_resolve: Whether the state is solved again with the moved image; by default as the variant has it.
-        defence_history: What becomes of the solver's factors at an intervention; by default as the variant has it.
-        defence_handed_on: State that a segment hands to the next; by default as the variant has it.
-        defence_final_input: Image that the final state is unrolled with; by default as the variant has it.
-        defence_every: T_f, the solver steps between interventions; 2 by default.
-        defence_steps: R, the inner iterations of an intervention; 10 by default.
         state: State that predicts, 1..N or final; by default 8, or the solver's last if it has fewer.
         kept: Folder of the cases that are kept; `robustdeq report` shows them.
         host: Address to serve at; 0.0.0.0 serves everybody who can reach this machine.
@@ -90,8 +78,9 @@ def run(
             folder that it was trained in.
         imports: Module of your own to import first, such as one that registers models (several: separated by commas); a
             checkpoint may name it.
+        **flags: Of the defence. One of your own that is named here can be chosen on the page.
     """
-    given = {name: value for name, value in locals().items() if value is not None}
+    given = {name: value for name, value in {**locals(), **flags}.items() if value is not None}
     from rich.console import Console
 
     from robustdeq.app.case import Case
@@ -101,7 +90,7 @@ def run(
     from robustdeq.app.pictures import png
     from robustdeq.app.server import Explorer
     from robustdeq.cli.arguments.checkpoint import resolve
-    from robustdeq.cli.arguments.deploy import deploy
+    from robustdeq.cli.arguments.deploy import deployed
     from robustdeq.cli.arguments.folders import check_folder
     from robustdeq.cli.progress import saying
     from robustdeq.host.references import import_modules
@@ -110,18 +99,19 @@ def run(
     console = Console()
     own = _trained() if ckpt is None else [ckpt]
     models = list(dict.fromkeys((*own, *_trained(), *shipped())))
-    flags = [] if data_root is None else ["--data-root", str(data_root)]
-    flags += ["--trust"] * trust + (["--import", imports] if imports else [])
+    words = [] if data_root is None else ["--data-root", str(data_root)]
+    words += ["--trust"] * trust + (["--import", imports] if imports else [])
     trusted = dict.fromkeys(own, trust or import_modules(imports))
-    catalogue = Catalogue(models, lambda name: resolve(name, trusted.get(name, ())), data_root, flags, files=True)
+    catalogue = Catalogue(models, lambda name: resolve(name, trusted.get(name, ())), data_root, words, files=True)
     chosen = {name: given[name] for name in Case.__dataclass_fields__ if name in given}
     check_folder(kept if export is None else export, "--kept" if export is None else "--export")
     with saying(console) as say:
         say("opening the model and its images")
         case = Case.of({"model": ckpt or _first(catalogue), **chosen})
+        catalogue.code = {name: getattr(case, name) for name in case.own}
         catalogue.test_images(catalogue.open(case.model))
         if export is not None:
-            looked = look(case, catalogue, deploy, lambda words, done, total: say(f"{words}: {done:,} of {total:,}"))
+            looked = look(case, catalogue, deployed, lambda words, done, total: say(f"{words}: {done:,} of {total:,}"))
     if export is not None:
         index = write(looked, export)
         console.print(f"{index} (and beside it case.svg, case.py, case.json)", soft_wrap=True, markup=False)
@@ -130,7 +120,7 @@ def run(
         pixels, _, _ = catalogue.image(catalogue.open(case.model), case.image)
         case = replace(case, image=png(pixels[0]))
     catalogue.files = False
-    _serve(Explorer(catalogue, deploy, kept), case, host, port, not no_browser, console)
+    _serve(Explorer(catalogue, deployed, kept), case, host, port, not no_browser, console)
 
 
 def _serve(explorer: Any, case: Any, host: str, port: int, browser: bool, console: Any) -> None:

@@ -58,7 +58,7 @@ def run(
     from rich.console import Console
 
     from robustdeq.cli.arguments.checkpoint import resolve
-    from robustdeq.cli.arguments.deploy import defence_settings, deploy
+    from robustdeq.cli.arguments.deploy import deployed
     from robustdeq.cli.arguments.folders import make_room
     from robustdeq.cli.progress import saying
     from robustdeq.data import DataError, DataNotFoundError
@@ -72,8 +72,8 @@ def run(
         make_room(plot, "--plot")
     checkpoint = resolve(ckpt, trust or import_modules(imports))
     shape = checkpoint.required("image_shape")
-    settings = defence_settings(flags, checkpoint.eps)
-    predictor = deploy(checkpoint.predictor, defence=settings, state=None if state is None else str(state))
+    named = None if state is None else str(state)
+    predictor = deployed(checkpoint.predictor, flags, checkpoint.eps, named)
     records: list[Record] = []
     photos: list[tuple[Record, Photo]] = []
     with saying(Console(stderr=True)) as say:

@@ -2,11 +2,17 @@
 const $ = (id) => document.getElementById(id), every = (s, f) => document.querySelectorAll(s).forEach(f);
 const data = JSON.parse($("data").textContent), live = Boolean($("form"));
 
+let at = null;  // the state that the slider was moved to
+const linked = (link) => { const query = new URLSearchParams(link.slice(1)); at ? query.set("at", at) : query.delete("at"); return "#" + query; };
+const remember = () => history.replaceState(null, "", live ? $("permalink").href : linked(location.hash));  // a link to here holds the slider
+
 function show(t) {  // everything that follows the slider
   every(".at", (e) => { const [x, y] = e.dataset.at.split(";")[t - 1].split(","); e.setAttribute("transform", `translate(${x},${y})`); });
   const pictures = [...document.querySelectorAll("[data-since]")], acting = pictures.filter((e) => e.dataset.since <= t).pop();
   pictures.forEach((e) => e.classList.toggle("acting", e === acting));
   $("slider").value = t;
+  at = String(t) === $("slider").defaultValue ? null : t;  // the usual state needs no words in a link
+  $("permalink").href = linked($("permalink").getAttribute("href"));
   $("now").textContent = `z[${t}]`;
   $("says").replaceChildren(...JSON.parse($("states").textContent).flatMap(([name, words, answers]) => {
     const part = document.createElement("span"), answer = document.createElement("b");
@@ -18,9 +24,12 @@ function show(t) {  // everything that follows the slider
 function shown() {  // after a view was put into the page
   if (!$("slider")) return;
   $("slider").oninput = (e) => show(Number(e.target.value));
-  every(".cell[data-column]", (e) => { e.onclick = () => show(Number(e.dataset.column) + 1); });
-  show(Number($("slider").value));
+  $("slider").onchange = remember;
+  every(".cell[data-column]", (e) => { e.onclick = () => { show(Number(e.dataset.column) + 1); remember(); }; });
+  show(Math.min(Math.max(1, at || Number($("slider").value)), Number($("slider").max)));
 }
+const read = () => { const query = new URLSearchParams(location.hash.slice(1)); at = Number(query.get("at")) || null; query.delete("at"); return Object.fromEntries(query); };
+read();
 shown();
 if (live) explore();
 
@@ -46,8 +55,10 @@ function explore() {
   function go(changes) {
     const values = {...current, ...changes};
     if (changes.model && changes.model !== current.model) for (const name of ["image", "label", "eps", "state"]) delete values[name];
+    for (const kind of ["attack", "defence"]) if (kind in changes) for (const name in values) if (name.startsWith(kind + ".")) delete values[name];
     if ("image" in changes && changes.image !== current.image) delete values.label;
-    const hash = "#" + link(values);
+    if ("model" in changes) at = null;
+    const hash = linked("#" + link(values));
     if (hash === location.hash) look(); else location.hash = hash;
   }
   form.onchange = (e) => { if (e.target.name) go({[e.target.name]: e.target.value}); };
@@ -57,7 +68,7 @@ function explore() {
   async function look() {
     if (running) running.abort();
     const own = running = new AbortController(), mine = ++turn;
-    current = location.hash.length > 1 ? Object.fromEntries(new URLSearchParams(location.hash.slice(1))) : {...data.case};
+    current = location.hash.length > 1 ? read() : {...data.case};
     fill(); problem("");
     const late = setTimeout(() => { $("busy").hidden = false; }, 400);
     $("view").classList.add("old");
@@ -105,7 +116,7 @@ function explore() {
     for (const element of form.elements) if (element.name) element.value = values[element.name] ?? "";
     form.elements.eps.placeholder = options.eps || "";
     every(".choice", (e) => [...e.children].forEach((b) => b.setAttribute("aria-pressed", String(values[e.dataset.name] === b.value))));
-    every("[data-when]", (e) => { const [name, allowed] = e.dataset.when.split(":"); e.hidden = !allowed.split(",").includes(values[name]); });
+    every("[data-when]", (e) => { const [, name, sign, allowed] = /^(\w+)([=!])(.*)$/.exec(e.dataset.when); e.hidden = allowed.split(",").includes(values[name]) !== (sign === "="); });
   }
   let offered = "";
   async function thumbs() {

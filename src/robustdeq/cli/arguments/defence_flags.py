@@ -1,4 +1,4 @@
-"""The flags of the defence, which `predict`, `evaluate` and `benchmark` share."""
+"""The flags of the defence, which `predict`, `evaluate`, `benchmark` and `explore` share."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ class DefenceFlags(TypedDict, total=False):
 
     Args:
         defence: entropy (purifies the input between solver steps, within the checkpoint's own budget eps), none, or
-            package.module:Class of your own, whose options are --defence.NAME VALUE; none by default.
+            package.module:Class of your own, whose options are --defence.NAME VALUE. By default none; explore shows
+            entropy.
         defence_variant: The paper's algorithm (default) or that of the released code.
         defence_direction: The image moves along the sign of the gradient (default), or along the gradient, Eq. 8 as
             printed.

@@ -78,6 +78,11 @@ def defence_settings(flags: DefenceFlags, eps: float | None) -> dict[str, Any] |
     return None
 
 
+def deployed(predictor: Any, flags: DefenceFlags, eps: float | None, state: str | None) -> Any:
+    """The predictor behind the defence of these flags, within a budget, read at a state; see `deploy`."""
+    return deploy(predictor, defence=defence_settings(flags, eps), state=state)
+
+
 def deploy(predictor: Any, *, defence: dict[str, Any] | OwnDefence | None, state: str | None) -> Any:
     """The predictor behind a defence with these settings (None: no defence), read at a state (1..N or "final").
 

@@ -52,14 +52,18 @@ class Parser(ArgumentParser):
 
     def parse_words(self, words: Sequence[str]) -> dict[str, Any]:
         """The parameters that a command line gives; flags may be spelt with dashes or with underscores."""
-        words, own = _own_options(words) if "--defence" in self._option_string_actions else (words, {})
+        own: dict[str, dict[str, str]] = {}
+        for kind in ("attack", "defence"):
+            if f"--{kind}" in self._option_string_actions:
+                words, found = _own_options(words, f"--{kind}")
+                own |= {f"{kind}_own": found} if found else {}
         end = words.index("--") if "--" in words else len(words)
         known = [self._known(word) if word.startswith("--") else word for word in words[:end]]
         odd = [word for word in words if not _is_text(word)]
         safe = [f"\ue000{odd.index(word)}" if word in odd else word for word in (*known, *words[end:])]
         options: dict[str, Any] = self.parse_args(safe, defaults=False).as_dict()
         restored = {name: _restored(value, odd) for name, value in options.items()}
-        return {**restored, "defence_own": own} if own else restored
+        return restored | own
 
     def _known(self, word: str) -> str:
         """A flag as this parser spells it; an unknown one is refused with the closest known one."""
@@ -121,29 +125,28 @@ def refuse(message: str) -> NoReturn:
     sys.exit(2)
 
 
-def _own_options(words: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-    """The words without the flags --defence.* of a defence of one's own, and these flags; its signature has them."""
+def _own_options(words: Sequence[str], flag: str) -> tuple[list[str], dict[str, str]]:
+    """The words without the options of an attack or defence of one's own (`flag`.NAME), and these options."""
     end = words.index("--") if "--" in words else len(words)
-    named = [b if a == "--defence" else a.partition("=")[2] for a, b in pairwise((*words[:end], "")) if _is_defence(a)]
+    named = [b if a == flag else a.partition("=")[2] for a, b in pairwise((*words[:end], "")) if _flag(a) == flag]
     if not (named and is_reference(named[-1])):
         return [*words], {}
     rest, own = [], {}
     given = iter(words[:end])
     for word in given:
-        flag, equals, value = word.partition("=")
-        if flag.startswith("--defence."):
-            name = flag.removeprefix("--defence.").replace("-", "_")
-            found = value if equals else next(given, None)
+        if _flag(word).startswith(f"{flag}."):
+            name = _flag(word).removeprefix(f"{flag}.").replace("-", "_")
+            found = word.partition("=")[2] if "=" in word else next(given, None)
             if found is None:
-                refuse(f"there is nothing after {flag}")
+                refuse(f"there is nothing after {word}")
             own[name] = found
         else:
             rest.append(word)
     return [*rest, *words[end:]], own
 
 
-def _is_defence(word: str) -> bool:
-    return word.partition("=")[0] == "--defence"
+def _flag(word: str) -> str:
+    return word.partition("=")[0]
 
 
 def _shown(action: Any) -> str:
@@ -203,7 +206,7 @@ def verb_parser(verb: str) -> Parser:
                     get_type_hints(shared)[flag],
                     text,
                 )
-        elif name != "command":
+        elif name != "command" and not name.endswith("_own"):
             _add(parser, parameter, hint, helps.get(name))
     return parser
 
