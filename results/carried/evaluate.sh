@@ -1,0 +1,16 @@
+#!/bin/sh
+# PGD-10 and AutoAttack on 500 test images for the models that compare cold and carried inner attacks, then the table
+# of compare.py. From the repository's top, with the folder of the data; stopped, it goes on where it was:
+#   results/carried/evaluate.sh DATA living-cold living-carried1 living-carried2 tiny-pgdat cifar10-tiny-pgdat ...
+set -eu
+data=$1
+shift
+export OMP_NUM_THREADS=1
+for name; do
+  checkpoint=results/checkpoints/$name
+  [ -e "$checkpoint" ] || checkpoint=$name
+  store=runs/carried-stores/$name
+  robustdeq evaluate "$checkpoint" --suite results/suites/carried.yaml --limit 500 --batch-size 125 --out "$store" --data-root "$data"
+  python results/condense.py "$store" "results/stores/carried-$name"
+done
+python results/carried/compare.py
