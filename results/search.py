@@ -1,0 +1,124 @@
+"""Short trainings of equal time, for results/recipe-search.md: times the steps of all runs in turns, trains, measures.
+
+    python results/search.py DATA [--plan results/search.yaml] [--out runs/search] [--only NAME ...]
+
+A run gets as many steps as its plan's seconds allow by its time per step, the least of three turns on one thread.
+Everything is judged on the 1,000 held-out images: clean, PGD-10 from cold starts, for a DEQ also its dynamics. A row
+of JSON per run goes to OUT/rows.jsonl. Runs that have a row are not repeated, and a stopped training resumes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import torch
+from dynamics import alive, measure
+
+import robustdeq as rd
+from robustdeq.data import load_dataset
+from robustdeq.host.provenance import provenance
+from robustdeq.host.yaml_files import read_yaml
+from robustdeq.recipes import merge, parse_config
+from robustdeq.training.validation import correct_counts, pgd_attack
+
+TURNS, STEPS = 3, 6
+"""Turns in which the runs are timed, and steps in each; the first step of a turn is not counted."""
+
+
+def configurations(plan: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The configuration of every run, without its number of steps."""
+    runs = {}
+    for name, changes in plan["runs"].items():
+        changes = deepcopy(changes)
+        runs[name] = merge(deepcopy(plan["bases"][changes.pop("base")]), changes)
+    return runs
+
+
+def with_steps(fields: dict[str, Any], steps: int) -> rd.TrainConfig:
+    """The run with so many steps and one validation, at the end."""
+    ends = {"schedule": {"steps": steps}, "validation": {"images": 1000, "every": steps}}
+    return parse_config(merge(deepcopy(fields), ends))
+
+
+def seconds_per_step(runs: dict[str, dict[str, Any]], data: str) -> dict[str, float]:
+    """Seconds of the process per training step, the runs taking turns."""
+    least: dict[str, float] = {}
+    for turn in range(TURNS):
+        for name, fields in runs.items():
+            stamps: list[float] = []
+            with tempfile.TemporaryDirectory() as folder:
+                config = with_steps(merge(deepcopy(fields), {"schedule": {"max_steps": STEPS}}), 1000)
+                trainer = rd.Trainer(config, folder, data_root=data, on_step=lambda _: stamps.append(time.process_time()))
+                trainer._validate = lambda: None  # type: ignore[method-assign]
+                trainer.fit()
+            between = min(b - a for a, b in zip(stamps, stamps[1:], strict=False))
+            least[name] = min(between, least.get(name, between))
+        print(f"timed, turn {turn + 1} of {TURNS}", flush=True)
+    return least
+
+
+def judged(model: Any, data: str) -> dict[str, Any]:
+    """Accuracies on the held-out images, for a DEQ with its dynamics."""
+    images = load_dataset("cifar10", data).validation.subset(slice(0, 1000))
+    x, y = images.pixels01(dtype=torch.float32), images.labels
+    if isinstance(model, rd.DEQ):
+        row = measure(model, x, y, 125)
+        return row | {"alive": alive(row)}
+    attack = pgd_attack(model, rd.Linf(8 / 255), steps=10, step_size=2 / 255, seed=0)
+    clean, robust = correct_counts(model, x, y, [attack], batch_size=125)
+    return {"clean_8": clean / len(x), "pgd_8": robust / len(x)}
+
+
+def main() -> None:
+    """Carry out the plan."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", help="folder that holds cifar-10-batches-py")
+    parser.add_argument("--plan", type=Path, default=Path(__file__).with_name("search.yaml"))
+    parser.add_argument("--out", type=Path, default=Path("runs/search"))
+    parser.add_argument("--only", nargs="+", help="only these runs of the plan")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    plan = read_yaml(args.plan)
+    runs = configurations(plan)
+    args.out.mkdir(parents=True, exist_ok=True)
+    times, rows = args.out / "seconds.json", args.out / "rows.jsonl"
+    known = json.loads(times.read_text()) if times.exists() else {}
+    if new := {name: fields for name, fields in runs.items() if name not in known}:
+        known |= seconds_per_step(new, args.data)
+        times.write_text(json.dumps(known, indent=1) + "\n")
+    done = {json.loads(line)["run"] for line in rows.read_text().splitlines()} if rows.exists() else set()
+    for name in args.only or runs:
+        if name in done:
+            continue
+        config = with_steps(runs[name], round(plan["seconds"] / known[name]))
+        began = time.process_time()
+        best = rd.Trainer(config, args.out / name, data_root=args.data).fit()
+        seconds = round(time.process_time() - began)
+        model = rd.load(best).eval()
+        row = {
+            "run": name,
+            "changes": plan["runs"][name],
+            "parameters": sum(p.numel() for p in model.parameters()),
+            "steps": config.schedule.steps,
+            "seconds_per_step": round(known[name], 4),
+            "seconds": seconds,
+            **judged(model, args.data),
+            "environment": provenance(),
+        }
+        with rows.open("a") as file:
+            file.write(json.dumps(row) + "\n")
+        print(
+            f"{name}: {row['parameters']:,} parameters, {config.schedule.steps} steps, {seconds} s: "
+            f"clean {row['clean_8']:.1%}, PGD-10 {row['pgd_8']:.1%}, alive {row.get('alive', '-')}",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()
