@@ -10,7 +10,7 @@ from robustdeq.data import load_dataset
 from robustdeq.host.processes import launch
 from robustdeq.models import create_model
 from robustdeq.threat import Linf
-from robustdeq.training import PGDAT, TRADES, RandomState
+from robustdeq.training import PGDAT, TRADES, Carried, RandomState
 from robustdeq.training.step import TrainStep
 
 BATCH = 8
@@ -20,6 +20,8 @@ OBJECTIVES = {
     "trades": TRADES(**ATTACK),
     "trades random": TRADES(states=RandomState(), **ATTACK),
     "trades random redrawn": TRADES(states=RandomState("released"), clean_target="redrawn", **ATTACK),
+    "pgdat handed on": PGDAT(inner=Carried(handed_on=True), **ATTACK),
+    "trades random carried": TRADES(states=RandomState(), inner=Carried(), **ATTACK),
 }
 STEPS = [("pretrain", 0.0), ("train", 0.0), ("train", 0.4)]
 
