@@ -89,3 +89,11 @@ def test_the_images_of_a_carried_attack_equal_plain(models, batch, kind, random)
     else:
         expected = plain.trades_images(other, x, draws, **options)
     assert_close(found, expected, rtol=0, atol=1e-8)
+
+
+def test_a_plain_carried_attack_encodes_once_a_step_however_many_iterations_it_makes(models, batch):
+    """Else the baseline would do work that the formulas do not ask for, and flatter ours."""
+    model, (x, y), calls = models[0], batch, []
+    model.encoder.register_forward_hook(lambda *_: calls.append(1))
+    plain.pgd_at_images(model, x, y, Draws(0, 0), random=None, carried=plain.CarriedPair(iterations=3), **PLAIN_ATTACK)
+    assert len(calls) == PLAIN_ATTACK["steps"]

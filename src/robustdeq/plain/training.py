@@ -55,25 +55,23 @@ class CarriedPair:
         self, model: MDEQ, x: Tensor, loss: Callable[[Tensor], Tensor], draws: Draws, *, random: str | None
     ) -> Tensor:
         """(df/dx)^T a after this step's iterations; `loss` is of the logits, summed over images."""
-        iterations = self.iterations
+        iterations, x = self.iterations, x.detach().requires_grad_()
+        f = CountedDynamics(model, model.encoder(x))
         if self.z is None:
             iterations += self.extra
-            f = CountedDynamics(model, model.encoder(x))
             steps = self.first if random is None else draws.integer("depth.attack", 1, 8)
             with torch.no_grad():
                 solution = broyden(f, f.zero(), max_steps=steps)
             self.z = solution.states[-1] if random == "paper" else solution.value
-        gradient = torch.zeros_like(x)
         for _ in range(iterations):
-            pixels, z = x.detach().requires_grad_(), self.z.detach().requires_grad_()
-            f = CountedDynamics(model, model.encoder(pixels))
+            z = self.z.detach().requires_grad_()
             y = f(z)
             (g,) = torch.autograd.grad(loss(model.head(f.split(y))), y, retain_graph=True)
             a = g if self.a is None else self.a
             (pulled,) = torch.autograd.grad(y, z, a, retain_graph=True)
             self.a = (1 - self.damping) * a + self.damping * (g + pulled)
             self.z = ((1 - self.damping) * z + self.damping * y).detach()
-            (gradient,) = torch.autograd.grad(y, pixels, self.a)
+        (gradient,) = torch.autograd.grad(y, x, self.a)
         return gradient
 
 
