@@ -86,6 +86,18 @@ def test_a_nan_image_is_contained(make_model, batch, objective):
     assert found[2].isnan().any()
 
 
+@pytest.mark.parametrize("threat", [Linf(0.1), L2(1.0)])
+def test_an_image_whose_gradient_is_not_finite_stays_where_it_is(deq, batch, threat):
+    (x, y), cell, scale = batch, deq.dynamics.forward, torch.ones(6, 1, dtype=torch.float64)
+    scale[2] = math.inf
+    deq.dynamics.forward = lambda z, u: cell(z, scale * u)
+    objective = PGDAT(threat=threat, steps=3, inner=Carried())
+    start = objective.start(x, Draws(0, 0))
+    found = objective.search(deq, x, y, Draws(0, 0), start=start).images
+    assert found.isfinite().all()
+    assert ((found - start).flatten(1).abs().amax(1) > 1e-9).tolist() == [True, True, False, True, True, True]
+
+
 @pytest.mark.parametrize("objective", [o for t in (Linf(0.1), L2(1.0)) for o in objectives(threat=t)], ids=name)
 @pytest.mark.parametrize(("split", "share"), [(True, 0.6), (False, 0.9)])  # the dynamics with a split contract less
 def test_a_carried_attack_raises_the_loss_nearly_as_a_cold_one_does(make_model, deq, batch, objective, split, share):

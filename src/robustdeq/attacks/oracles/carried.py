@@ -195,7 +195,7 @@ class CarriedEstimate(StateOracle):
             for _ in range(self.iterations - 1):
                 z = torch.lerp(z, f(z).to(z.dtype), self.damping)
         y = self.policy.attach(f, z)
-        if y.requires_grad:
+        if x.requires_grad and torch.is_grad_enabled():
             self.memory.states.keep(self.places, torch.lerp(z, y.detach().to(z.dtype), self.damping))
         logits: Tensor = model.head(f.unpack(y))
         return logits
