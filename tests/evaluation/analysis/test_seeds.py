@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.stats import ttest_ind
 
 from robustdeq.evaluation.analysis.seeds import hierarchical_difference
 
@@ -23,14 +24,23 @@ def test_the_interval_covers_the_true_difference_as_often_as_it_says(between):
     assert np.mean(covered) >= 0.92
 
 
-def test_an_interval_over_images_alone_would_be_too_narrow_where_trainings_scatter():
+def half_width(found):
+    return (found.high - found.low) / 2
+
+
+def test_where_trainings_scatter_much_it_is_welch_s_interval_of_their_accuracies():
     generator = np.random.default_rng(0)
     difficulty = generator.uniform(size=2000)
-    near, far = (
-        hierarchical_difference(*(trainings(generator, difficulty, 0.4, between=between) for _ in range(2)))
-        for between in (0.0, 0.1)
-    )
-    assert far.high - far.low > 3 * (near.high - near.low)
+    a, b = (trainings(generator, difficulty, 0.4, between=0.1) for _ in range(2))
+    welch = ttest_ind(b.mean(axis=1), a.mean(axis=1), equal_var=False).confidence_interval()
+    assert half_width(hierarchical_difference(a, b)) == pytest.approx(half_width(welch), rel=0.05)
+
+
+def test_where_all_trainings_agree_it_is_the_paired_interval_over_images():
+    generator = np.random.default_rng(1)  # other numbers than those that resample
+    a, b = (np.tile(generator.random(2000) < level, (3, 1)) for level in (0.4, 0.45))
+    expected = 1.96 * np.std(b[0].astype(float) - a[0]) / np.sqrt(2000)
+    assert half_width(hierarchical_difference(a, b)) == pytest.approx(expected, rel=0.05)
 
 
 def test_methods_may_have_different_numbers_of_trainings():

@@ -43,6 +43,8 @@ def difference_over_seeds(
 ) -> Difference:
     """Mean union accuracy of method b minus that of a, each trained under several seeds; over images and seeds.
 
+    `metrics.hierarchical_difference` says how the interval is made and how far to trust it with few seeds.
+
     Args:
         a: One store per training of the method that is subtracted, at least two.
         b: One store per training of the other method, at least two.

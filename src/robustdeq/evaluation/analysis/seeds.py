@@ -17,6 +17,11 @@ def hierarchical_difference(a: NDArray[np.bool_], b: NDArray[np.bool_], *, seed:
     their method's mean are stretched by sqrt(k / (k - 1)), and the interval is value +- t * (standard deviation of the
     resamples), where t has the degrees of freedom that so few trainings leave (Satterthwaite).
 
+    How often it covers the true difference, on simulated trainings, three a method, 1,000 images: 95% to 98% where the
+    trainings of both methods scatter; 99% or more where none do, because chance in the images counts twice, between
+    trainings and within; but only 91% to 96% where those of one method scatter much and those of the other do not. It
+    is wide: +-3 points where accuracies scatter by one point, +-8 where they scatter by three.
+
     Args:
         a: Whether each image is correct, (trainings, images); at least two trainings.
         b: The same for the other method: the same images, possibly another number of trainings.
