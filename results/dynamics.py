@@ -2,8 +2,9 @@
 
     python results/dynamics.py DATA runs/search/*/best [--images 500] [--test] [--json FILE]
 
-Accuracies are those of head(z^[t]). PGD-10 is the ready-made attack (eps 8/255, steps of 2/255) with the model's own
-gradient, from cold starts; success is judged at z^[N]. The last columns repeat it with N = 16. A DEQ is called alive if
+Accuracies by state are those of head(z^[t]). The columns with N = 8 and 16 judge the model's own prediction, which
+reads the unrolled final state. PGD-10 (eps 8/255, steps of 2/255) follows the model's own gradient, from cold starts.
+A DEQ is called alive if
 
 - the accuracy at z^[1] is at least 5 points below that at z^[8],
 - the median relative change from z^[4] to z^[8] is above 1 %,
@@ -94,11 +95,7 @@ def main() -> None:
     dataset = load_dataset("cifar10", args.data)
     images = (dataset.test if args.test else dataset.validation).subset(slice(args.images))
     x, y = images.pixels01(dtype=torch.float32), images.labels
-    print(
-        "| checkpoint | clean at z^[1], z^[2], z^[4], z^[8] | change z^[4] to z^[8] | converged at z^[8] | radius |",
-        end="",
-    )
-    print(" clean, N = 8 / 16 | PGD-10, N = 8 / 16 | alive | seconds |\n|---|---|---|---|---|---|---|---|---|")
+    print(HEAD)
     rows = []
     for name in args.checkpoints:
         began = time.process_time()
