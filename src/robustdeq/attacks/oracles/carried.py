@@ -9,7 +9,6 @@ from torch import Tensor
 from typing_extensions import override
 
 from robustdeq.attacks.oracles.states import StateOracle, View
-from robustdeq.models import BoundDynamics
 from robustdeq.solve import GradientPolicy, SolvedState
 from robustdeq.solve.gradients import with_adjoint
 from robustdeq.solve.solver import Map
@@ -191,7 +190,10 @@ class CarriedEstimate(StateOracle):
         f, z0 = model.begin(x)
         with torch.no_grad():
             starts = self.memory.states.at(self.places)
-            z = self._with_cold_starts(x, f, starts.filled(z0), ~starts.known)
+            z = starts.filled(z0)
+            if not starts.known.all():
+                solved = model.read(model.solve(f, z0, max_steps=self.first, record=False), "lowest").z
+                z = torch.where(_column(starts.known, z), z, solved)
             for _ in range(self.iterations - 1):
                 z = torch.lerp(z, f(z).to(z.dtype), self.damping)
         y = self.policy.attach(f, z)
@@ -199,16 +201,6 @@ class CarriedEstimate(StateOracle):
             self.memory.states.keep(self.places, torch.lerp(z, y.detach().to(z.dtype), self.damping))
         logits: Tensor = model.head(f.unpack(y))
         return logits
-
-    def _with_cold_starts(self, x: Tensor, f: BoundDynamics, z: Tensor, cold: Tensor) -> Tensor:
-        """The states, those of cold images replaced by states after `first` solver steps from z^[0]."""
-        rows, model = cold.nonzero().flatten(), self.predictor.base
-        if len(rows) == 0:
-            return z
-        few = len(rows) < len(z)
-        f, z0 = model.begin(x[rows]) if few else (f, z)
-        solution = model.solve(f, z0, max_steps=self.first, record=False)
-        return z.index_copy(0, rows, model.read(solution, "lowest").z)
 
 
 def _column(rows: Tensor, like: Tensor) -> Tensor:
