@@ -285,12 +285,11 @@ def test_a_resumed_log_drops_later_rows_and_a_line_that_was_cut_short(tmp_path):
     assert [row["step"] for row in read_log(tmp_path)] == ["1", "2"]
 
 
+@pytest.mark.parametrize("inner", ["cold", "carried"])
 @pytest.mark.parametrize("precision", ["32-true", "64-true", "bf16-mixed"])
-def test_training_works_in_every_precision_that_a_cpu_has(tmp_path, precision):
-    trainer = train_deq(
-        tmp_path,
-        {"precision": precision, "jacobian": {"weight": 0.4, "probability": 1.0}, "schedule": {"max_steps": 2}},
-    )
+def test_training_works_in_every_precision_that_a_cpu_has(tmp_path, precision, inner):
+    changes = {"precision": precision, "objective": {"inner": inner}, "schedule": {"max_steps": 2}}
+    trainer = train_deq(tmp_path, {**changes, "jacobian": {"weight": 0.4, "probability": 1.0}})
     dtype = torch.float64 if precision == "64-true" else torch.float32
     assert {p.dtype for p in trainer.model.parameters()} == {dtype}
     assert all(float(row["loss"]) < 1000 for row in read_log(tmp_path))
