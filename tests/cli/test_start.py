@@ -32,6 +32,11 @@ def test_the_version_and_every_help_import_nothing_heavy():
     subprocess.run([sys.executable, "-c", PROGRAM], check=True)
 
 
+def test_the_package_runs_as_the_command():
+    done = subprocess.run([sys.executable, "-m", "robustdeq", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout == shown("--version")
+
+
 def shown(*words):
     text = io.StringIO()
     with redirect_stdout(text), suppress(SystemExit):
