@@ -1,6 +1,7 @@
 """Inner attacks that carry state and adjoint, and the meter that tells when they are too weak."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -270,11 +271,14 @@ def test_a_gap_of_few_images_is_no_warning():
 
 
 def test_a_training_says_in_its_progress_that_its_inner_attack_is_too_weak(tmp_path, monkeypatch):
-    monkeypatch.setattr("robustdeq.training.trainer.correct_counts", lambda *_, **__: [20, 5, 15])
+    monkeypatch.setattr("robustdeq.training.trainer.correct_counts", lambda *_, **__: [20, 2, 15, 5])
     reports = []
     Trainer(resnet_config(), tmp_path, device="cpu", report=reports.append).fit()
     assert [report.warning is not None for report in reports] == [False, True, False, True]
-    assert "leaves 75.0% of the held-out images where PGD from cold starts leaves 25.0%" in reports[1].warning
+    assert (
+        "leaves 75.0% of the held-out images where PGD from cold starts up the same loss leaves 25.0%"
+        in reports[1].warning
+    )
 
 
 def test_a_pass_that_starts_at_a_carried_state_differentiates_the_solver_where_the_gradient_policy_does(deq, batch):
@@ -353,8 +357,14 @@ def pgd_at(inner):
 
 @pytest.mark.parametrize(
     ("objective", "caught"),
-    [(pgd_at(StateAlone()), True), (FromTheImage(), True), (pgd_at(Carried()), False), (pgd_at(rd.Cold()), False)],
-    ids=["state alone", "one large step without a random start", "carried", "cold"],
+    [
+        (pgd_at(StateAlone()), True),
+        (FromTheImage(), True),
+        (pgd_at(Carried()), False),
+        (pgd_at(rd.Cold()), False),
+        (TRADES(threat=Linf(0.1), steps=4, step_size=0.05), False),
+    ],
+    ids=["state alone", "one large step without a random start", "carried", "cold", "TRADES"],
 )
 def test_a_training_whose_inner_attack_is_too_weak_is_caught_by_the_meter(objective, caught):
     """The model may use the second pixel, which is not robust, and hide it from an attack that sees f's first step."""
@@ -375,11 +385,10 @@ def test_a_training_whose_inner_attack_is_too_weak_is_caught_by_the_meter(object
         objective(model, x, y, Draws(0, step)).total.backward()
         optimizer.step()
     x, y = two_pixels(200, seed=1)
-    attacks = [
-        inner_attack(model, objective, Draws(0, 0)),
-        pgd_attack(model, Linf(0.1), steps=10, step_size=0.025, seed=0),
-    ]
-    clean, inner, pgd = correct_counts(model, x, y, attacks, batch_size=200)
-    assert (weakness(inner / 200, pgd / 200, 200, carried=True) is not None) == caught
+    pgd = partial(pgd_attack, model, Linf(0.1), steps=10, step_size=0.025, seed=0)
+    same_loss = pgd(climbed=partial(objective.climbed, model, draws=Draws(0, 0)))
+    attacks = [inner_attack(model, objective, Draws(0, 0)), same_loss, pgd()]
+    clean, inner, standard, robust = correct_counts(model, x, y, attacks, batch_size=200)
+    assert (weakness(inner / 200, standard / 200, 200, carried=True) is not None) == caught
     if caught:
-        assert clean > pgd + 40
+        assert clean > robust + 40

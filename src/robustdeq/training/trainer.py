@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import astuple, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -36,7 +37,7 @@ from robustdeq.training.config import TrainConfig
 from robustdeq.training.draws import Draws
 from robustdeq.training.inner import Carried
 from robustdeq.training.logs import Log
-from robustdeq.training.objectives import Adversarial, Objective
+from robustdeq.training.objectives import PGDAT, Adversarial, Objective
 from robustdeq.training.pace import Pace
 from robustdeq.training.step import TrainStep
 from robustdeq.training.validation import correct_counts, inner_attack, pgd_attack, weakness
@@ -156,6 +157,7 @@ class Trainer:
         self.best = -1.0
         self.last_validation: tuple[float, float] | None = None
         self.last_inner: float | None = None
+        self._inner_standard = 0.0  # accuracy under PGD up the inner attack's own loss, which it is compared with
         self.validated_at: int | None = None
         self._skipped = 0
 
@@ -283,14 +285,19 @@ class Trainer:
         if isinstance(self.objective, Adversarial):
             threat = self.objective.threat
         step_size = None if settings.step_size is None else number(settings.step_size)
-        attacks = [pgd_attack(model, threat, steps=settings.steps, step_size=step_size, seed=config.seed)]
+        pgd = partial(pgd_attack, model, threat, steps=settings.steps, step_size=step_size, seed=config.seed)
+        attacks = [pgd()]
         if isinstance(self.objective, Adversarial):
-            attacks.append(inner_attack(model, self.objective, Draws(config.seed, self.step)))
+            draws = Draws(config.seed, self.step)
+            attacks.append(inner_attack(model, self.objective, draws))
+            if not isinstance(self.objective, PGDAT):  # it climbs another loss than cross-entropy
+                attacks.append(pgd(climbed=partial(self.objective.climbed, model, draws=draws)))
         x = own.pixels01(dtype=self.dtype)
         counts = correct_counts(model, x, own.labels, attacks, batch_size=settings.batch_size, first=begin)
         sums = self._reduce(torch.tensor(counts), "sum").tolist()
         clean, robust, *inner = (count / len(images) for count in sums)
         self.last_validation, self.last_inner = (clean, robust), inner[0] if inner else None
+        self._inner_standard = inner[-1] if len(inner) > 1 else robust
         self.validated_at = self.step
         if robust > self.best:
             self.best = robust
@@ -311,9 +318,10 @@ class Trainer:
         warning = None
         if validated:
             row |= {"validation_clean": clean, "validation_pgd": robust, "validation_inner": self.last_inner}
-            if phase != "pretrain" and robust is not None and self.last_inner is not None:
+            if phase != "pretrain" and self.last_inner is not None:
                 carried = isinstance(getattr(self.objective, "inner", None), Carried)
-                warning = weakness(self.last_inner, robust, len(self.validation_images), carried=carried)
+                images = len(self.validation_images)
+                warning = weakness(self.last_inner, self._inner_standard, images, carried=carried)
         rate = self.config.schedule.batch_size / max(pace.step(), 1e-9)
         log.write(row, rate=rate)
         if self.on_step is not None:
