@@ -143,6 +143,14 @@ def test_a_predictor_that_returns_something_else_is_told_what_is_expected(tmp_pa
         evaluate(lambda x: (model(x), None), images(4), out=tmp_path, threat=Linf(EPS))
 
 
+def test_a_predictor_that_changes_its_images_is_refused_and_the_images_are_as_they_were(tmp_path):
+    model, (x, y) = small_deq(), images(6)
+    before = x.clone()
+    with pytest.raises(ValueError, match=r"changes its images in place: let it begin with x = x\.clone\(\)"):
+        evaluate(lambda x: model(x.sub_(0.5).mul_(2)), (x, y), out=tmp_path, threat=Linf(EPS))
+    assert torch.equal(x, before)
+
+
 def test_attacks_on_survivors_of_each_other_run_one_after_the_other(tmp_path):
     line = "- {name: %s, attack: pgd, oracle: unrolled, oracle_options: {state: 2, steps: %d}, survivors: %s}"
     suite = tmp_path / "suite.yaml"

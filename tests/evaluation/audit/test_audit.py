@@ -9,6 +9,7 @@ from robustdeq.defences import EarlyState, EntropyReduction
 from robustdeq.evaluation import evaluate
 from robustdeq.evaluation.audit.cost import seconds_per_image
 from robustdeq.evaluation.audit.probes import Views, probe
+from robustdeq.evaluation.run.batch import predictions
 from robustdeq.evaluation.suites.audit import Budget, audit_suite
 from robustdeq.evaluation.suites.opaque import Opaque
 from robustdeq.evaluation.suites.subject import Subject
@@ -118,6 +119,22 @@ def test_probes_find_randomness_batch_dependence_and_vanishing_gradients():
     assert coupled.random == 0
     assert look(lambda x: model(x.detach())).vanishing == 1
     assert look(masked).vanishing == 1
+
+
+def test_images_without_a_prediction_hide_no_randomness_and_are_no_drift():
+    x, y = images(8)
+    model, noise = small_deq(), torch.Generator().manual_seed(0)
+
+    def refuses(x):
+        return model(x).index_fill(0, torch.tensor([2]), torch.nan) if len(x) == 8 else model(x)
+
+    def random(x):  # too little noise to change a prediction
+        return refuses(x) + 0.05 * torch.randn(len(x), 10, generator=noise, dtype=x.dtype)
+
+    before = predictions(refuses(x))
+    honest, noisy = (probe(Subject(p), Views(Opaque(p), None), x, y, Linf(0.02), before) for p in (refuses, random))
+    assert (honest.random, honest.drift, honest.batch) == (0, 0, 1 / 8)
+    assert noisy.random == 7 / 8
 
 
 def test_transferred_images_count_as_black_box_attacks(audit, tmp_path):

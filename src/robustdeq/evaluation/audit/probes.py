@@ -12,6 +12,7 @@ from robustdeq.attacks.task import fooled
 from robustdeq.evaluation.audit.cost import arithmetic
 from robustdeq.evaluation.audit.memory import twins
 from robustdeq.evaluation.audit.slopes import broken_promises, input_gradients, vanishes
+from robustdeq.evaluation.run.batch import predictions
 from robustdeq.evaluation.run.out_of_memory import halving
 from robustdeq.evaluation.suites.opaque import Averaged, Opaque
 from robustdeq.evaluation.suites.subject import Subject
@@ -74,8 +75,8 @@ def probe(subject: Subject, views: Views, x: Tensor, y: Tensor, threat: Threat, 
         graded = _with_gradients(raw, x)
     random = _differ(first, second)
     steady = ~random
-    coupled = (first.argmax(1) != alone.argmax(1)) & steady
-    drifted = None if before is None else (first.argmax(1) != before.to(x.device)) & steady & ~coupled
+    coupled = (predictions(first) != predictions(alone)) & steady
+    drifted = None if before is None else (predictions(first) != before.to(x.device)) & steady & ~coupled
     slopes = None if views.exact is None else _slopes(views.exact, x[steady], y[steady], threat)
     with subject.prepared():
         attacked, twin = (fooled(logits, y) for logits in twins(subject, views.usual, x, y, threat))
@@ -112,8 +113,10 @@ def _with_gradients(subject: Subject, x: Tensor) -> Tensor:
 
 def _differ(a: Tensor, b: Tensor) -> Tensor:
     """Which images have another prediction, or logits that differ by more than rounding."""
-    scale = ROUNDING * a.abs().amax().clamp_min(1e-12)
-    return (a.argmax(1) != b.argmax(1)) | ((a - b).abs().amax(1) > scale)
+    scale = ROUNDING * a.where(a.isfinite(), 0).abs().amax().clamp_min(1e-12)
+    same = (a == b) | (a.isnan() & b.isnan())
+    apart = (a - b).abs().where(~same, 0).nan_to_num(nan=torch.inf).amax(1)  # a NaN on one side alone is a difference
+    return (predictions(a) != predictions(b)) | (apart > scale)
 
 
 def _slopes(oracle: Oracle, x: Tensor, y: Tensor, threat: Threat) -> Tensor:

@@ -124,14 +124,18 @@ def score(subject: Subject, x: Tensor, all_states: bool) -> Scores:
     return Scores(names, torch.stack(logits), states, walked.solution.residuals)
 
 
+def predictions(logits: Tensor) -> Tensor:
+    """The predicted class of each image; `NO_PREDICTION` where a logit is NaN."""
+    return torch.where(logits.isnan().any(-1), NO_PREDICTION, logits.argmax(-1))
+
+
 def measure(logits: Tensor, labels: Tensor) -> dict[str, Tensor]:
     """Prediction, margin, entropy (nats) and cross-entropy loss of each image; logits (B, C), labels (B,)."""
     logits = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
-    known = ~logits.isnan().any(-1)
     own = logits.gather(-1, labels[:, None])[:, 0]
     others = logits.scatter(-1, labels[:, None], -torch.inf)
     return {
-        "prediction": torch.where(known, logits.argmax(-1), NO_PREDICTION),
+        "prediction": predictions(logits),
         "margin": own - others.amax(-1),
         "entropy": entropy(logits),
         "loss": cross_entropy(logits, labels),

@@ -21,15 +21,23 @@ DIGITS = 6
 
 
 class NotLogitsError(ValueError):
-    """A predictor returned something else than logits."""
+    """A predictor returned something else than logits, or changed the images that it was given."""
 
 
 def first_logits(subject: Subject, x: Tensor) -> Tensor:
     """The predictor's logits on the first images of x; if it fails, the error names the images' shape."""
     some = subject.pixels(x[:COUNT])
+
+    def logits(images: Tensor) -> Tensor:
+        given = images.clone()
+        found = checked_logits(subject.predictor(given), len(images))
+        if not torch.equal(given, images):
+            raise NotLogitsError("the predictor changes its images in place: let it begin with x = x.clone()")
+        return found
+
     with torch.no_grad(), subject.prepared():
         try:
-            parts = halving(lambda images: checked_logits(subject.predictor(images), len(images)), some)
+            parts = halving(logits, some)
         except NotLogitsError:
             raise
         except Exception as error:
