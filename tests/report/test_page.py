@@ -67,7 +67,9 @@ def test_models_without_autoattack_stand_below_those_with_it(tmp_path):
     make_store(tmp_path / "untried", {"pgd-ready": []}, specs=attack("pgd-ready", "ready"), states="random")
     _, cards, _ = page_of(tmp_path)
     assert list(cards) == ["weak", "untried"]
-    assert answers(list(cards.values()))[0].startswith("weak has the highest robust accuracy of 2 models: 20.0 %")
+    assert answers(list(cards.values()))[0].startswith(
+        "weak has the highest robust accuracy of 2 models: 20.0\N{NO-BREAK SPACE}%"
+    )
     assert [cards[name].next[0] for name in cards] == [
         "nobody looked for masked gradients yet: audit it",
         "AutoAttack was not run",
@@ -189,7 +191,7 @@ def test_the_chart_says_which_points_of_a_defence_are_over_other_images_than_tho
     make_store(tmp_path / "s", broken, specs=specs, images=20)
     make_store(tmp_path / "d", broken, specs=specs, defended=True)
     cards = list(page_of(tmp_path)[1].values())
-    assert "strongest of s: 20 of s, 10 of d" in different_images(cards)
+    assert "s 20, d 10 images" in different_images(cards)
     make_store(tmp_path / "d", broken, specs=specs, images=20, defended=True)
     assert different_images(list(page_of(tmp_path)[1].values())) == ""
 

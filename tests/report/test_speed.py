@@ -127,10 +127,11 @@ def test_figure_6_is_missing_until_one_objective_has_two_jacobian_weights(tmp_pa
     training(tmp_path / "a", 0.4)
     training(tmp_path / "b", 2.0, objective="pgdat")  # of another objective
     training(tmp_path / "c", 2.0, states="random")  # of another method
-    training(tmp_path / "d", 0.0, model="resnet-tiny")  # of another model
+    training(tmp_path / "d", 2.0, model="mdeq")  # of another model
     missing = [m for m in missing_experiments(find_sources([tmp_path])) if m.item == "Fig. 6"]
     assert [m.what.split()[0] for m in missing] == ["PGD-AT", "TRADES"]
-    assert missing[1].what.endswith("of a DEQ there is 0.4")
+    assert missing[1].what.endswith("of mdeq-nano there is 0.4")
+    assert "--recipe digits-nano-trades --jacobian.weight 2.0 --out" in missing[1].command
     assert (figures(), "Fig. 4" in items([tmp_path])) == (["figure-4"], False)
     training(tmp_path / "e", 2.0)
     missing = [m for m in missing_experiments(find_sources([tmp_path])) if m.item == "Fig. 6"]

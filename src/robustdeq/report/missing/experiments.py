@@ -56,15 +56,16 @@ def _trainings(sources: Sources) -> Iterator[Missing]:
     for training, objective in _RECIPES.items():
         if training in compared:
             continue
-        recipe = f"{_family(sources)}-{objective}"
-        here = {s.jacobian for s in trained if (s.training, s.states) == (training, "final") and "mdeq" in s.model}
+        family = _family(sources)
+        recipe, model = f"{family}-{objective}", f"mdeq-{family.partition('-')[2]}"
+        here = {s.jacobian for s in trained if (s.training, s.states, s.model) == (training, "final", model)}
         commands = [
             train(recipe, f"runs/{recipe}-jacobian{weight}", "--jacobian.weight", str(weight))
             for weight in _JACOBIANS
             if weight not in here
         ]
         known = ", ".join(f"{weight:g}" for weight in sorted(here)) or "none"
-        what = f"{training} with two weights of the Jacobian penalty; of a DEQ there is {known}"
+        what = f"{training} with two weights of the Jacobian penalty; of {model} there is {known}"
         yield Missing("Fig. 6", what, " && ".join(commands))
 
 
@@ -107,9 +108,13 @@ def _methods(sources: Sources) -> Iterator[Missing]:
 
 
 def _family(sources: Sources) -> str:
-    """The recipes of the size and data of the results."""
-    size = "tiny" if any(r.manifest.model.kind == "mdeq-tiny" for r in sources.results) else "large"
-    digits = any(r.manifest.data.name == "digits" for r in sources.results)
+    """The recipes of the size and data of the results, without any of the trainings."""
+    trained = {run.settings.model for run in sources.runs if run.settings is not None}
+    models = {r.manifest.model.kind for r in sources.results} or trained
+    size = "tiny" if "mdeq-tiny" in models else "large"
+    digits = any(r.manifest.data.name == "digits" for r in sources.results) or (
+        not sources.results and "mdeq-nano" in models
+    )
     return "digits-nano" if digits else f"cifar10-{size}"
 
 

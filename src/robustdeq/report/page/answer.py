@@ -21,14 +21,14 @@ def _best(cards: list[Card]) -> list[str]:
     if not known:
         return ["No attack is finished yet."]
     card, m = known[0]
-    said = f"{m.value} % of the images stay right under {_named(m)} [{m.interval}]"
+    said = f"{m.value}\N{NO-BREAK SPACE}% of the images stay right under {_named(m)} [{m.interval}]"
     if len(cards) == 1:
         return [f"{card.name}, {card.first.called}: {said}."]
     text = f"{card.name} has the highest robust accuracy of {len(cards)} models: {said}."
     rivals = [(other, n) for other, n in known[1:] if n.share and m.share and n.share.high >= m.share.low]
     if not rivals:
         return [text]
-    others = _listed([f"{other.name} ({n.value} %)" for other, n in rivals])
+    others = _listed([f"{other.name} ({n.value}\N{NO-BREAK SPACE}%)" for other, n in rivals])
     return [text, f"Not clearly apart from it, because the intervals overlap: {others}."]
 
 

@@ -104,17 +104,23 @@ def different_images(cards: list[Card]) -> str:
     """Which models of the chart have points that a defence around them has on another number of images; or nothing."""
     found = []
     for card in cards:
-        for name in STRENGTHS:
-            points = [(row, m.share) for row in card.rows if (m := measured(row.result)[name]).share is not None]
-            if len({share.images for _, share in points if share}) > 1:
-                said = ", ".join(f"{share.images:,} of {row.result.label}" for row, share in points if share)
-                found.append(f"{LABELS[name]} of {card.name}: {said}")
+        shares = [{name: m.share for name, m in measured(row.result).items() if m.share} for row in card.rows]
+        counts = [{name: share.images for name, share in own.items()} for own in shares]
+        if any(len({own[name] for own in counts if name in own}) > 1 for name in STRENGTHS):
+            said = (f"{row.result.label} {_span(own)}" for row, own in zip(card.rows, counts, strict=True) if own)
+            found.append(", ".join(said))
     if not found:
         return ""
     return (
-        "Points of a defence and of the model behind it that are not over the same images, so that their heights do "
-        f"not compare (the cards compare the unions on the same images): {'; '.join(found)}."
+        "The points of a defence and of the model behind it are not over the same images, so that their heights do "
+        f"not compare (the cards compare the unions on the same images): {'; '.join(found)} images."
     )
+
+
+def _span(counts: dict[str, int]) -> str:
+    """The least and the most images of a predictor's points."""
+    low, high = min(counts.values()), max(counts.values())
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
 def _called(card: Card, row: Row) -> str:

@@ -43,7 +43,8 @@ class Measure:
         """The accuracy in percent with one digit, marked if it is an upper bound."""
         if self.share is None:
             return DASH
-        return f"{'≤ ' if self.upper else ''}{100 * self.share.value:.1f}"
+        sign = "≤\N{NARROW NO-BREAK SPACE}" if self.upper else ""
+        return f"{sign}{100 * self.share.value:.1f}"
 
     @property
     def interval(self) -> str:
