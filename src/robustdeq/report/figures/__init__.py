@@ -22,7 +22,7 @@ def make_figures(sources: Sources) -> list[Figure]:
     shown = [_with_residuals(r, attacked) for r in attacked if r in sources.main or predictor_key(r) not in rows]
     figures = [figure_2(r) for k, r in enumerate(shown) if r not in shown[:k]]
     figures += [figure_3a(whole), *figures_3b(whole), figure_3c(attacked)]
-    figures += [*map(figure_5, whole), figure_4(sources.runs), *figures_6(sources.runs)]
+    figures += [figure_4(sources.runs), *map(figure_5, whole), *figures_6(sources.runs)]
     drawn = [figure for figure in figures if figure is not None] + [*map(kept_case, sources.cases)]
     names = distinct(figure.name for figure in drawn)
     return [replace(figure, name=name) for figure, name in zip(drawn, names, strict=True)]

@@ -33,7 +33,8 @@ def table_4(results: list[Result]) -> Table:
         if all(cell is NONE for search in ("apgd", "square") for cell in ours[search]):
             continue
         for search in SEARCHES:
-            rows.append([*who(r), Cell(f"{search}, ours"), *ours[search], because(r)])
+            if any(cell is not NONE for cell in ours[search]):
+                rows.append([*who(r), Cell(f"{search}, ours"), *ours[search], because(r)])
             if paper_row(r) == IN_PAPER:
                 theirs = beside(r, paper.TABLE_4[search].values(), "Table 4")
                 rows.append([*who(r), Cell(f"{search}, paper"), *theirs, NONE, because(r)])
