@@ -214,6 +214,24 @@ def test_wrong_code_of_one_s_own_gets_a_sentence(own_code, changes, message):
         look(case, Catalogue([DIGITS], resolve, code=code), deployed)
 
 
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        ("{}['boom']", "broken:defend: it fails (KeyError: 'boom')"),
+        (
+            "predictor(x).argmax(1)",
+            "a predictor returns logits, (images, classes): for 1 images this one gave a tensor",
+        ),
+    ],
+)
+def test_a_defence_of_one_s_own_that_fails_on_images_is_named(own_code, monkeypatch, answer, message):
+    (own_code / "broken.py").write_text(f"def defend(predictor):\n    return lambda x: {answer}\n")
+    monkeypatch.delitem(sys.modules, "broken", raising=False)
+    case = Case(model=DIGITS, image="test:0", defence="broken:defend")
+    with pytest.raises(ValueError, match=re.escape(message)):
+        look(case, Catalogue([DIGITS], resolve, code={"defence": case.defence}), deployed)
+
+
 OWN = """
 import robustdeq as rd
 from torch import nn

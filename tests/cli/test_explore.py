@@ -22,6 +22,8 @@ DIGITS = "digits-nano-trades-random"
         ([DIGITS, "--port", "70000"], "--port must be 0 (any free one) to 65535, got 70000"),
         ([DIGITS, "--export", "file"], "file is a file; --export needs a folder"),
         ([DIGITS, "--image", "test:397", "--export", "out"], "there are test images 0 to 396, got '397'"),
+        ([DIGITS, "--attack", "math:pi"], "math:pi is a float; expected a class"),
+        ([DIGITS, "--defence", "math:tua"], "math:tua: math has no tua; did you mean tau"),
         ([DIGITS, "--host", "192.0.2.1"], "cannot serve at 192.0.2.1:7860: "),
     ],
 )

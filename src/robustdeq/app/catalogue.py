@@ -125,7 +125,7 @@ class Catalogue:
             test = self.test_images(known)
             if isinstance(test, str):
                 raise DataNotFoundError(test)
-            if not rest.isdigit() or int(rest) >= len(test):
+            if not rest.isdecimal() or int(rest) >= len(test):
                 raise ValueError(f"there are test images 0 to {len(test) - 1}, got {rest!r}")
             return test.pixels01([int(rest)]), int(test.labels[int(rest)]), []
         if kind == "photo":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from robustdeq.app.pictures import magnified
 from robustdeq.app.views import View, columns_of, distances, path_of, plane_through, trace_of
 from robustdeq.attacks import Attack
 from robustdeq.evaluation.suites.subject import Subject
+from robustdeq.host.references import blaming
 from robustdeq.models.predictor import DynamicPredictor
 from robustdeq.threat import number
 
@@ -82,10 +84,10 @@ def look(case: Case, catalogue: Catalogue, deploy: Deploy, progress: Progress = 
     deployed = deploy(model, flags, eps, state) if defending else plain
     if not dynamic:
         notes.append("this model has no dynamics: there are no states to follow")
-    with torch.no_grad():
-        progress("clean image", 0, 1)
-        said = deployed(x) if label is None and case.label is None else plain(x)
-    known.check_logits(said, 1)
+    progress("clean image", 0, 1)
+    with torch.no_grad(), blaming(case.defence, "it fails") if own else nullcontext():
+        said = deployed(x) if own or (label is None and case.label is None) else plain(x)
+        known.check_logits(said, 1)
     classes = known.classes or tuple(map(str, range(said.shape[1])))
     given = label if case.label is None else case.label
     if given is not None and not 0 <= given < len(classes):

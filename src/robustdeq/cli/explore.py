@@ -83,6 +83,7 @@ def run(
     given = {name: value for name, value in {**locals(), **flags}.items() if value is not None}
     from rich.console import Console
 
+    from robustdeq.app.calls import options_of
     from robustdeq.app.case import Case
     from robustdeq.app.catalogue import Catalogue, is_file
     from robustdeq.app.look import look
@@ -109,6 +110,8 @@ def run(
         say("opening the model and its images")
         case = Case.of({"model": ckpt or _first(catalogue), **chosen})
         catalogue.code = {name: getattr(case, name) for name in case.own}
+        for kind, reference in catalogue.code.items():
+            options_of(kind, reference)  # a wrong name ends here and not on the page
         catalogue.test_images(catalogue.open(case.model))
         if export is not None:
             looked = look(case, catalogue, deployed, lambda words, done, total: say(f"{words}: {done:,} of {total:,}"))
