@@ -162,6 +162,16 @@ def test_an_attack_and_a_defence_of_one_s_own_are_chosen_with_their_options(brow
         assert page.js("document.querySelector('[name=\"defence.radius\"]').closest('[data-when]').hidden")
 
 
+def test_an_emptied_field_has_its_default_again(browser, address):
+    with browser.page(f"http://{address}/#" + urlencode({"model": DIGITS, "image": "test:7", "steps": 3})) as page:
+        turn = settled(page)
+        page.choose("[name=steps]", "")
+        settled(page, turn)
+        assert page.js("document.getElementById('problem').hidden")
+        assert "steps" not in page.js("location.hash")
+        assert page.js("document.forms[0].elements.steps.value") == "10"
+
+
 def test_a_digit_is_drawn_an_image_uploaded_and_a_wrong_file_gets_a_sentence(browser, address, tmp_path):
     with browser.page(
         f"http://{address}/#" + urlencode({"model": DIGITS, "attack": "none", "defence": "none"})

@@ -163,6 +163,7 @@ def test_the_whole_quickstart_and_the_same_report_again(tmp_path, capsys):
     text = capsys.readouterr().out
     assert "trades-random (base)" in text
     assert "in all" in text
+    assert f"evaluate {out / 'trades-random' / 'best'} --defence entropy --suite audit --out" in text
     tables = {table.name: table for table in make_tables(find_sources([out]))}
     assert tables["table-2"].rows
     assert len(list(out.glob("results/trades/attacks/*"))) == 145

@@ -133,7 +133,7 @@ def run(*, out: Path = Path("runs/quickstart"), seed: int = 0) -> None:
         f"Look:     {index}\n"
         f"Try:      robustdeq predict {best} YOUR-DIGIT.png --defence entropy\n"
         f"Watch:    robustdeq explore {best}\n"
-        f"Go on:    robustdeq evaluate {best} --suite audit --limit {IMAGES} --out {out / 'audit'}\n"
+        f"Go on:    robustdeq evaluate {best} --defence entropy --suite audit --out {out / 'audit'}\n"
         f"CIFAR-10: robustdeq recipes\n"
         f"Your own: robustdeq evaluate package.module:function --data digits --eps 0.15 --out DIR",
         soft_wrap=True,

@@ -51,7 +51,7 @@ function explore() {
   }
   if (matchMedia("(max-width: 46rem)").matches) document.querySelector(".controls").open = false;
 
-  const link = (values) => new URLSearchParams(Object.entries(values).filter(([k, v]) => k === "model" || (v !== null && String(v) !== String(defaults[k] ?? "")))).toString();
+  const link = (values) => new URLSearchParams(Object.entries(values).filter(([k, v]) => k === "model" || (v !== null && v !== "" && String(v) !== String(defaults[k] ?? "")))).toString();
   function go(changes) {
     const values = {...current, ...changes};
     if (changes.model && changes.model !== current.model) for (const name of ["image", "label", "eps", "state"]) delete values[name];
