@@ -121,6 +121,19 @@ def test_probes_find_randomness_batch_dependence_and_vanishing_gradients():
     assert look(masked).vanishing == 1
 
 
+def test_every_image_is_probed_so_that_more_images_decide_a_flag():
+    x, y = images(120)
+    model, before = small_deq(), torch.zeros(120, dtype=torch.int64)
+
+    def predictor(images):  # without a gradient on one of the last
+        last = (images == x[110]).flatten(1).all(1, keepdim=True)
+        return torch.where(last, model(images.detach()), model(images))
+
+    found = probe(Subject(predictor), Views(Opaque(predictor), Opaque(predictor)), x, y, Linf(0.02), before)
+    assert (found.images, found.sloped, found.vanishing, found.random) == (120, 119, 1 / 120, 0)
+    assert found.drift == float((model(x).argmax(1) != 0).double().mean())
+
+
 def test_images_without_a_prediction_hide_no_randomness_and_are_no_drift():
     x, y = images(8)
     model, noise = small_deq(), torch.Generator().manual_seed(0)

@@ -18,7 +18,7 @@ from robustdeq.evaluation.audit.conclusion import Word, conclude
 from robustdeq.evaluation.audit.cost import seconds_per_image
 from robustdeq.evaluation.audit.flags import Flag
 from robustdeq.evaluation.audit.measure import measured_flags
-from robustdeq.evaluation.audit.probes import IMAGES, Probes, Views, probe
+from robustdeq.evaluation.audit.probes import Probes, Views, probe
 from robustdeq.evaluation.run.plan import Plan
 from robustdeq.evaluation.store.store import Store
 from robustdeq.evaluation.store.typed import read_record
@@ -113,9 +113,9 @@ def _views(plan: Plan) -> Views:
 
 
 def _before(store: Store) -> Tensor:
-    """Predictions on the first clean images, as they were before the attacks."""
+    """Predictions on the clean images, as they were before the attacks."""
     rows = store.clean().filter(pl.col("deployed") & (pl.col("predictor") == metrics.DEPLOYED)).sort("image")
-    return torch.tensor(rows.select("prediction").head(IMAGES).collect()["prediction"].to_list())
+    return torch.tensor(rows.select("prediction").collect()["prediction"].to_list())
 
 
 def judge(store: Store, probes: Probes, seconds: float, base_seconds: float | None) -> Audit:

@@ -18,15 +18,18 @@ from robustdeq.evaluation.suites.opaque import Averaged, Opaque
 from robustdeq.evaluation.suites.subject import Subject
 from robustdeq.threat import Threat
 
-IMAGES = 100
-"""Number of images that are probed."""
+PART = 100
+"""Images that are probed together, at most."""
 ROUNDING = 1e-3
 """Difference of two logits, relative to the largest of all images, that rounding may cause."""
 
 
 @dataclass(frozen=True)
 class Probes:
-    """Measurements on the first images. Audits by earlier versions have none of those that are None here."""
+    """Measurements on all images (by earlier versions on the first 100).
+
+    Audits by earlier versions have none of those that are None here.
+    """
 
     images: int
     random: float
@@ -65,9 +68,34 @@ class Views:
 
 @torch.no_grad()
 def probe(subject: Subject, views: Views, x: Tensor, y: Tensor, threat: Threat, before: Tensor | None = None) -> Probes:
-    """Probe a predictor on the first images; `before` are its predictions on them from before the attacks."""
-    x, y = x[:IMAGES], y[:IMAGES]
+    """Probe a predictor on images; `before` are its predictions on them from before the attacks."""
+    parts = [
+        _looked(subject, views, x[rows], y[rows], threat, None if before is None else before[rows])
+        for rows in torch.arange(len(x)).tensor_split(-(-len(x) // PART))
+    ]
+    found = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+    slopes = found.get("slopes")
     base = subject if subject.undefended is None else Subject(subject.undefended)
+    return Probes(
+        images=len(x),
+        random=_share(found["random"]),
+        batch=_share(found["batch"]),
+        vanishing=_share(found["vanishing"]),
+        cost=arithmetic(subject, x[:1]),
+        base_cost=arithmetic(base, x[:1]),
+        gradient_mode=_share(found["gradient_mode"]),
+        drift=_share(found["drift"]) if "drift" in found else None,
+        sloped=0 if slopes is None else len(slopes),
+        false_gradient=None if slopes is None or not len(slopes) else _share(slopes),
+        attacked_right=int(found["right"].sum()),
+        attacked_wrong=int(found["wrong"].sum()),
+    )
+
+
+def _looked(
+    subject: Subject, views: Views, x: Tensor, y: Tensor, threat: Threat, before: Tensor | None
+) -> dict[str, Tensor]:
+    """What is found on each image, by the measurement's name; slopes only of the images that have one."""
     raw = Subject(subject.predictor.predictor) if isinstance(subject.predictor, Averaged) else subject
     with raw.prepared():
         first, second = _logits(raw, x), _logits(raw, x)
@@ -76,24 +104,16 @@ def probe(subject: Subject, views: Views, x: Tensor, y: Tensor, threat: Threat, 
     random = _differ(first, second)
     steady = ~random
     coupled = (predictions(first) != predictions(alone)) & steady
-    drifted = None if before is None else (predictions(first) != before.to(x.device)) & steady & ~coupled
-    slopes = None if views.exact is None else _slopes(views.exact, x[steady], y[steady], threat)
+    found = {"random": random, "batch": coupled, "gradient_mode": _differ(first, graded) & steady}
+    if before is not None:
+        found["drift"] = (predictions(first) != before.to(x.device)) & steady & ~coupled
+    if views.exact is not None:
+        found["slopes"] = _slopes(views.exact, x[steady], y[steady], threat)
     with subject.prepared():
         attacked, twin = (fooled(logits, y) for logits in twins(subject, views.usual, x, y, threat))
-    return Probes(
-        images=len(x),
-        random=_share(random),
-        batch=_share(coupled),
-        vanishing=_share(vanishes(views.usual, x, y)),
-        cost=arithmetic(subject, x[:1]),
-        base_cost=arithmetic(base, x[:1]),
-        gradient_mode=_share(_differ(first, graded) & steady),
-        drift=None if drifted is None else _share(drifted),
-        sloped=0 if slopes is None else len(slopes),
-        false_gradient=None if slopes is None or not len(slopes) else _share(slopes),
-        attacked_right=int((~attacked & twin).sum()),
-        attacked_wrong=int((attacked & ~twin).sum()),
-    )
+    return {
+        **found, "vanishing": vanishes(views.usual, x, y), "right": ~attacked & twin, "wrong": attacked & ~twin
+    }  # fmt: skip
 
 
 def _logits(subject: Subject, x: Tensor) -> Tensor:
