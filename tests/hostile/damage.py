@@ -11,7 +11,9 @@ import numpy as np
 HOSTILE: list[Any] = [
     None, True, False, 0, -1, 1, 2**31, 10**12, 10**400, 0.5, -0.0, 1e308, float("inf"), float("nan"), "", " ", "no",
     "1e99999999", "8/0", "\x1b[2J", "../../x", "/", "a\nb", "\udcff", "ü", "x" * 5000, "=1+1", "<script>", "{}", "[",
-    "__class__", "os:system", [], [[]], [1, 2, 3], {}, {"type": "Broyden"}, {"type": ["x"]}, {"a": {"b": {"c": 1}}},
+    "__class__", "os:system",
+    "\ue000", "\ue0007", "²", "٣", "9" * 5000, "1:30", "2020-01-01",
+    [], [[]], [1, 2, 3], {}, {"type": "Broyden"}, {"type": ["x"]}, {"a": {"b": {"c": 1}}},
 ]  # fmt: skip
 
 

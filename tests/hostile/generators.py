@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -227,6 +228,64 @@ def trainings(folder: Path, rng: Rng) -> Iterator[Case]:
         yield case
 
 
+def places(folder: Path, rng: Rng) -> Iterator[Case]:
+    """Pipes, devices, folders and links that lead nowhere or in circles, where a file is expected."""
+    context = Context(Subject(small_deq()), Linf(EPS), classes=10)
+    rd.create_model("mdeq-nano").save_pretrained(folder / "model")
+    evaluate(small_deq(), images(8), short, folder / "store", threat=Linf(EPS), batch_size=8, shard_size=8)
+    state = TrainingState(step=7, model={}, optimizer={"state": {}}, average=None, best=0.25, config={"seed": 0})
+    save_state(folder, state)
+    record_start(folder, {"seed": 0}, {"commit": None}, None)
+    (folder / "metrics.csv").write_text(",".join(COLUMNS) + "\n")
+    (folder / "suite.yaml").write_text(yaml.safe_dump(SUITE))
+    (folder / "recipe.yaml").write_text(RECIPE)
+    Image.new("L", (8, 8)).save(folder / "image.png")
+
+    def rows() -> None:
+        store = Store(folder / "store")
+        store.times()
+        if len(store.clean().collect()) != expected:
+            raise Lost("clean predictions")
+
+    doors: dict[str, Case] = {
+        "model/config.json": lambda: rd.load(folder / "model"),
+        "model/model.safetensors": lambda: rd.load(folder / "model"),
+        "store/manifest.json": rows,
+        "store/clean/shard-0000.parquet": rows,
+        "store/times-0.jsonl": rows,
+        "state.pt": lambda: load_state(folder),
+        "run.json": lambda: record_start(folder, {"seed": 0}, {"commit": None}, 7),
+        "metrics.csv": lambda: read_log(folder),
+        "suite.yaml": lambda: read_suite(folder / "suite.yaml", context),
+        "recipe.yaml": lambda: parse_config(read_recipe(folder / "recipe.yaml")),
+        "image.png": lambda: read_photo(folder / "image.png", (1, 8, 8)),
+    }
+    expected = len(Store(folder / "store").clean().collect())
+    aside = folder / "aside"
+    odd: list[Callable[[Path], None]] = [
+        os.mkfifo,
+        Path.mkdir,
+        Path.touch,
+        lambda path: path.symlink_to(path),
+        lambda path: path.symlink_to(folder / "nowhere"),
+        lambda path: path.symlink_to("/dev/zero"),
+        lambda path: path.symlink_to("/dev/null"),
+        lambda path: path.symlink_to(aside),  # the file itself, by another way
+    ]
+    names = list(doors)
+    path = folder / names[0]
+    path.rename(aside)
+    while True:
+        if path.is_dir() and not path.is_symlink():
+            path.rmdir()
+        path.unlink(missing_ok=True)
+        aside.rename(path)
+        path = folder / names[int(rng.integers(len(names)))]
+        path.rename(aside)
+        odd[int(rng.integers(len(odd)))](path)
+        yield doors[str(path.relative_to(folder))]
+
+
 WORDS = {
     "evaluate": ["--out", "--suite", "--eps", "--norm", "--limit", "--defence", "--state", "--budget", "--batch-size"],
     "predict": ["--defence", "--state", "--json"],
@@ -322,11 +381,12 @@ KINDS: dict[str, Generator] = {
     "suites": suites,
     "stores": stores,
     "trainings": trainings,
+    "places": places,
     "flags": flags,
     "api": api,
 }
 SHARES = {
-    "images": 0.44, "checkpoints": 0.08, "recipes": 0.04, "suites": 0.08, "stores": 0.08, "trainings": 0.16,
-    "flags": 0.04, "api": 0.08,
+    "images": 0.43, "checkpoints": 0.08, "recipes": 0.04, "suites": 0.08, "stores": 0.08, "trainings": 0.16,
+    "places": 0.01, "flags": 0.04, "api": 0.08,
 }  # fmt: skip
 """Share of a campaign's cases: kinds whose cases take milliseconds have more."""

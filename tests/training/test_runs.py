@@ -257,7 +257,7 @@ def test_a_full_disk_leaves_the_old_state(tmp_path, monkeypatch):
 
 def test_a_damaged_state_is_refused_with_its_path(tmp_path):
     (tmp_path / "state.pt").write_bytes(b"no state")
-    with pytest.raises(ValueError, match="cannot be read") as error:
+    with pytest.raises(ValueError, match="is damaged") as error:
         load_state(tmp_path)
     assert str(tmp_path / "state.pt") in str(error.value)
 

@@ -26,6 +26,13 @@ class DiskFullError(OSError):
     """The disk is full; earlier files are unharmed."""
 
 
+def read_regular(path: Path) -> bytes:
+    """The content of a regular file; a pipe or a device might be read without end."""
+    if os.path.lexists(path) and not path.is_file():
+        raise OSError(f"{path} is {'not a regular file' if path.exists() else 'a broken link'}")
+    return path.read_bytes()
+
+
 def write_atomically(path: Path, content: bytes) -> None:
     """Writes a temporary file in the same folder, syncs it, and moves it into place."""
     write_together({path: content})

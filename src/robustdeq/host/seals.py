@@ -30,6 +30,15 @@ def seal_holds(content: bytes) -> bool | None:
     return blank.hexdigest().encode() == content[place : place + 64]
 
 
+def comment_holds(archive: bytes) -> bool:
+    """Whether a zip file is what `with_comment` made; one without any comment, as of earlier versions, counts as whole.
+
+    A seal whose own name is damaged is a comment still.
+    """
+    held = seal_holds(archive)
+    return archive[-22:-18] == b"PK\5\6" if held is None else held
+
+
 def with_comment(archive: bytes) -> bytes:
     """A zip file without a comment, such as torch.save writes, with a seal as its comment."""
     return sealed(archive[:-2] + len(BLANK).to_bytes(2, "little") + BLANK)

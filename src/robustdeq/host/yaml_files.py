@@ -7,6 +7,8 @@ from typing import Any
 
 import yaml
 
+from robustdeq.host.files import read_regular
+
 LARGEST = 2**20
 """Bytes of a file."""
 MOST = 20_000
@@ -26,10 +28,10 @@ def read_yaml(path: Path) -> Any:
     other encodings are errors.
     """
     try:
-        size = path.stat().st_size
+        size = path.stat().st_size if path.is_file() else 0
         if size > LARGEST:
             raise YamlError(f"{path} has {size:,} bytes, more than a YAML file of settings ({LARGEST:,})")
-        text = path.read_bytes().decode()
+        text = read_regular(path).decode()
         depth = 0
         for event in yaml.parse(text, yaml.SafeLoader):
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)

@@ -12,6 +12,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
+from robustdeq.host.files import read_regular
 from robustdeq.host.references import import_module, is_reference, module_of, resolve
 from robustdeq.models.checks import MOST_STEPS
 from robustdeq.models.deq import DEQ
@@ -85,7 +86,7 @@ def _find(path: str | Path) -> Path:
 def _read_config(folder: Path) -> dict[str, Any]:
     path = folder / CONFIG
     try:
-        config = json.loads(path.read_bytes())
+        config = json.loads(read_regular(path))
     except FileNotFoundError:
         raise CheckpointError(f"{folder} has no {CONFIG}: it is not a robustdeq checkpoint, or incomplete") from None
     except (ValueError, RecursionError) as error:

@@ -12,8 +12,8 @@ import torch
 
 from robustdeq.data import Dataset
 from robustdeq.host.differences import differences
-from robustdeq.host.files import write_atomically
-from robustdeq.host.seals import seal_holds, with_comment
+from robustdeq.host.files import read_regular, write_atomically
+from robustdeq.host.seals import comment_holds, with_comment
 from robustdeq.training.config import TrainConfig
 
 STATE = "state.pt"
@@ -60,8 +60,8 @@ def load_state(folder: Path) -> TrainingState | None:
     path = folder / STATE
     if not path.exists():
         return None
-    content = path.read_bytes()
-    if seal_holds(content) is False:
+    content = read_regular(path)
+    if not comment_holds(content):
         raise ValueError(f"{path} is damaged (its checksum does not fit its content); {AFRESH}")
     try:
         state = TrainingState(**torch.load(io.BytesIO(content), map_location="cpu", weights_only=True))
@@ -113,7 +113,7 @@ def as_json(config: TrainConfig) -> dict[str, Any]:
 def _begun(path: Path) -> dict[str, Any]:
     """What run.json says so far; an error names a file that is damaged."""
     try:
-        begun = json.loads(path.read_bytes()) if path.exists() else {}
+        begun = json.loads(read_regular(path)) if path.exists() else {}
         if not isinstance(begun, dict) or not all(isinstance(e["step"], int) for e in begun.get("resumed", [])):
             raise ValueError("it is not what a run writes")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:

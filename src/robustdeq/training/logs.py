@@ -8,7 +8,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from robustdeq.host.files import saying_full, write_atomically
+from robustdeq.host.files import read_regular, saying_full, write_atomically
 
 COLUMNS = (
     "step",
@@ -64,7 +64,7 @@ def read_log(folder: Path) -> list[dict[str, str]]:
     if not path.exists():
         return []
     try:
-        text = path.read_bytes().decode()
+        text = read_regular(path).decode()
         rows = list(csv.DictReader(io.StringIO(text[: text.rfind("\n") + 1], newline="")))
         for row in rows:
             numbers = [row[name] or 0 for name in ("step", "epoch", "validation_clean", "validation_pgd")]

@@ -16,7 +16,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from robustdeq.host.seals import BLANK, seal_holds, sealed
+from robustdeq.host.files import read_regular
+from robustdeq.host.seals import BLANK, MARK, seal_holds, sealed
 
 KEY = "robustdeq"
 """Metadata key of what a file is (attack, shard) and of its seal; one key, because safetensors shuffles several."""
@@ -50,7 +51,7 @@ class Origin:
 
     def check(self, path: Path, metadata: Mapping[str, str]) -> None:
         """Refuse a file that says to be another; those of earlier versions say nothing."""
-        text = json.dumps(asdict(self))[:-1]
+        text = json.dumps({**asdict(self), "seal": MARK.decode()})[:-2]  # a seal with a damaged name is none
         if not metadata.get(KEY, text).startswith(text):
             raise DamagedFileError(path, f"it says to be {metadata[KEY]}")
 
@@ -116,7 +117,7 @@ def read_images(path: Path, origin: Origin) -> Images:
 
 def intact(path: Path) -> bytes:
     """The content of a file, unless its seal is broken."""
-    content = path.read_bytes()
+    content = read_regular(path)
     if seal_holds(content) is False:
         raise DamagedFileError(path, "its checksum does not fit its content")
     return content

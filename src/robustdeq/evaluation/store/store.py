@@ -28,7 +28,7 @@ from robustdeq.evaluation.store.files import (
 )
 from robustdeq.evaluation.store.manifest import Manifest
 from robustdeq.evaluation.store.schema import ATTACK_SCHEMA, CLEAN_SCHEMA
-from robustdeq.host.files import locked, remove_stale, write_atomically
+from robustdeq.host.files import locked, read_regular, remove_stale, write_atomically
 
 MANIFEST = "manifest.json"
 ROOM = 2**30
@@ -64,7 +64,7 @@ class Store:
         """Read the manifest again; None if there is none yet."""
         path = self.folder / MANIFEST
         try:
-            content = json.loads(path.read_bytes())
+            content = json.loads(read_regular(path))
         except FileNotFoundError:
             return None
         except (ValueError, RecursionError) as error:
@@ -132,7 +132,7 @@ class Store:
         """Seconds that each finished work item took: attack, shard, images, seconds."""
         records = []
         for path in sorted(self.folder.glob("times-*.jsonl")):
-            for line in path.read_bytes().splitlines():
+            for line in read_regular(path).splitlines():
                 with suppress(ValueError, TypeError, KeyError):  # truncated by a kill or a full disk
                     record = json.loads(line)
                     attack = None if record["attack"] is None else str(record["attack"])
@@ -179,7 +179,10 @@ class Store:
             DamagedFileError: The file is not what was written, or belongs elsewhere.
         """
         path = self.path(attack, shard)
-        state = path.stat()
+        try:
+            state = path.stat()
+        except OSError as error:  # a link that leads nowhere
+            raise DamagedFileError(path, error.strerror) from None
         content = intact(path)
         if (found := (path, state.st_size, state.st_mtime_ns)) not in self._examined:
             self._examine(path, parsed(path, content, _schema(attack), Origin(attack, shard)), attack, shard)
