@@ -5,14 +5,18 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 import torch
 
 import robustdeq as rd
 from robustdeq.cli import recipes
+from robustdeq.cli.arguments.parser import verb_parser
 from robustdeq.cli.main import main
+from robustdeq.evaluation.store.files import Origin, as_parquet, as_safetensors, read_images, read_parquet
 from robustdeq.host.seals import with_comment
 from robustdeq.host.terminal import printable
 from robustdeq.host.yaml_files import YamlError, read_yaml
@@ -250,3 +254,50 @@ def test_a_reader_who_has_seen_enough_ends_a_command_quietly():
     done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, check=False)
     os.close(write)
     assert (done.returncode, done.stderr) == (1, b"")
+
+
+def test_a_seal_whose_own_name_is_damaged_is_broken(tmp_path):
+    state = TrainingState(
+        step=3, model={"w": torch.arange(64.0)}, optimizer={}, average=None, best=0.5, config={"seed": 0}
+    )
+    save_state(tmp_path, state)
+    path = tmp_path / "state.pt"
+    path.write_bytes(path.read_bytes().replace(b"robustdeq-sha256:", b"robustdeq-sia256:"))
+    with pytest.raises(ValueError, match=r"state.pt is damaged"):
+        load_state(tmp_path)
+    origin = Origin("pgd", 0)
+    for name, content in (
+        ("rows", as_parquet(pl.DataFrame({"image": [1]}), {"image": pl.Int64()}, origin)),
+        ("images", as_safetensors((torch.tensor([0]), torch.zeros(1, 1, 2, 2)), origin)),
+    ):
+        (tmp_path / name).write_bytes(content.replace(b"robustdeq-sha256:", b"robustdeq-sia256:"))
+    with pytest.raises(ValueError, match="rows is damaged"):
+        read_parquet(tmp_path / "rows", {"image": pl.Int64()}, origin)
+    with pytest.raises(ValueError, match="images is damaged"):
+        read_images(tmp_path / "images", origin)
+
+
+def test_pipes_devices_and_broken_links_are_refused_instead_of_waited_for(nano, tmp_path, capsys):
+    os.mkfifo(tmp_path / "s.yaml")
+    said = one_line(capsys, "evaluate", nano, "--suite", tmp_path / "s.yaml", "--out", tmp_path / "out")
+    assert said == f"{tmp_path / 's.yaml'} is not a regular file"
+    (nano / "config.json").unlink()
+    (nano / "config.json").symlink_to("/dev/zero")
+    assert "config.json is not a regular file" in one_line(capsys, "predict", nano, "x.png")
+    (nano / "config.json").unlink()
+    (nano / "config.json").symlink_to("config.json")
+    assert "config.json is a broken link" in one_line(capsys, "predict", nano, "x.png")
+
+
+@pytest.mark.parametrize("state", ["²", "9" * 5000, "-9", "0", "٣"])
+def test_a_state_that_the_model_has_not_is_refused_in_a_sentence(nano, tmp_path, capsys, state):
+    said = one_line(capsys, "evaluate", nano, "--out", tmp_path / "s", f"--state={state}")
+    assert "must be a number or 'final'" in said or "the model has states 1 to 8" in said
+    assert len(said) < 200
+
+
+def test_words_that_look_like_the_stand_ins_of_odd_ones_are_taken_as_they_are():
+    words = ["ckpt", "--out=x\udcff", "--base", "\ue0005"]
+    found = verb_parser("evaluate").parse_words(words)
+    assert (os.fspath(found["out"]), found["base"]) == ("x\udcff", "\ue0005")
+    assert verb_parser("predict").parse_words(["c", "\ue000x"])["image"] == [Path("\ue000x")]

@@ -6,7 +6,7 @@ from robustdeq.evaluation import Store
 from robustdeq.evaluation.analysis import metrics
 from robustdeq.report import find_sources, make_tables
 from robustdeq.report.figures import make_figures
-from robustdeq.report.figures.along_states import RULE, example
+from robustdeq.report.figures.along_states import RULE, example, figure_2
 from robustdeq.report.formats import as_latex
 from robustdeq.report.tables import Table
 from tests.report.results import attack, autoattack, grid_attack, grid_of, make_store, two_attacks
@@ -178,3 +178,8 @@ def test_figure_5_goes_by_state_for_the_defended_predictor_too(tmp_path):
     assert f"a line joins the strongest: {ends}" in figures["figure-5-s"].alt
     assert "lambda 0.5, state 1: 70.0 (K_a 3)" in figures["figure-5-s--entropy-sign--oblivious-"].alt
     assert "state i that is attacked" in figures["figure-5-s"].svg
+
+
+def test_figure_2_is_drawn_where_no_image_is_broken(tmp_path, undrawn):
+    make_store(tmp_path / "s", {"pgd-i1-K1-l1": []}, specs=grid_attack(1, 1, 1.0))
+    assert figure_2(find_sources([tmp_path]).main[0]) is not None

@@ -112,8 +112,8 @@ def deploy(predictor: Any, *, defence: dict[str, Any] | OwnDefence | None, state
         return predictor
     if state is None:
         return predictor if early is not None or defended else EarlyState(predictor, state=min(8, steps))
-    if not state.isdigit():
+    if not state.removeprefix("-").isdecimal():
         raise ValueError(f"--state must be a number or 'final', got {state!r}")
-    if not 1 <= int(state) <= steps:
-        raise ValueError(f"the model has states 1 to {steps}, got --state {state}")
+    if state not in map(str, range(1, steps + 1)):
+        raise ValueError(f"the model has states 1 to {steps}, got --state {state:.20}")
     return EarlyState(predictor, state=int(state))

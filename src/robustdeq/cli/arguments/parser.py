@@ -59,8 +59,14 @@ class Parser(ArgumentParser):
                 own |= {f"{kind}_own": found} if found else {}
         end = words.index("--") if "--" in words else len(words)
         known = [self._known(word) if word.startswith("--") else word for word in words[:end]]
-        odd = [word for word in words if not _is_text(word)]
-        safe = [f"\ue000{odd.index(word)}" if word in odd else word for word in (*known, *words[end:])]
+        odd: list[str] = []
+        safe = []
+        for word in (*known, *words[end:]):
+            flag, equals, value = word.partition("=") if word.startswith("--") and "=" in word else ("", "", word)
+            if not _is_text(value) or value.startswith("\ue000"):
+                odd.append(value)
+                value = f"\ue000{len(odd) - 1}"
+            safe.append(flag + equals + value)
         options: dict[str, Any] = self.parse_args(safe, defaults=False).as_dict()
         restored = {name: _restored(value, odd) for name, value in options.items()}
         return restored | own
@@ -114,6 +120,8 @@ def _restored(value: Any, odd: Sequence[str]) -> Any:
     """The value with the words that no parser takes in the places of their stand-ins."""
     if isinstance(value, list):
         return [_restored(part, odd) for part in value]
+    if isinstance(value, dict):
+        return {name: _restored(part, odd) for name, part in value.items()}
     if isinstance(value, str | Path) and str(value).startswith("\ue000"):
         return type(value)(odd[int(str(value)[1:])])
     return value

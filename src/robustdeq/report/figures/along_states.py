@@ -33,7 +33,8 @@ def figure_2(r: Result) -> Figure | None:
     entropies = [f.filter(pl.col("deployed"))["entropy"].to_numpy() for f in frames]
     traces = [_trace(f.group_by("state").agg(pl.col("entropy").mean()), states) for f in frames]
     image = example(*frames)
-    own_traces = [_trace(f.filter(pl.col("image") == image).select("state", "entropy"), states) for f in frames]
+    chosen = [f.filter(pl.col("image").is_in([] if image is None else [image])) for f in frames]
+    own_traces = [_trace(f.select("state", "entropy"), states) for f in chosen]
 
     def paint(a: Any, b: Any, c: Any) -> None:
         for values, word, colour in zip(residuals, words, COLOURS, strict=False):
