@@ -113,6 +113,13 @@ def test_an_entry_of_a_dictionary_can_be_given_as_a_flag(capsys, tmp_path):
     assert "no recipe" in line  # and not "no flag"
 
 
+def test_a_device_that_is_not_here_is_named_beside_those_that_are(capsys):
+    code, line = one_line(capsys, ["selftest", "--device", "cuda:7"])
+    assert code == 1
+    assert line.startswith("no device 'cuda:7': torch")
+    assert "can use auto, cpu" in line
+
+
 @pytest.mark.parametrize(
     "words",
     [

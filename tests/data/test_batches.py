@@ -54,7 +54,7 @@ def test_changing_a_batch_does_not_change_the_next_run():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"n": 3}, "3 images do not fill one batch of 4: use a smaller batch_size"),
+        ({"n": 3}, "3 images do not fill one batch of 4: give a smaller --schedule.batch_size"),
         ({"n": 0}, "must be positive"),
         ({"batch_size": 0}, "must be positive"),
         ({"seed": -1}, "must be >= 0"),

@@ -15,7 +15,7 @@ def steps_per_epoch(n: int, batch_size: int) -> int:
     if n < 1 or batch_size < 1:
         raise ValueError(f"n and batch_size must be positive, got n={n}, batch_size={batch_size}")
     if n < batch_size:
-        raise ValueError(f"{n} images do not fill one batch of {batch_size}: use a smaller batch_size")
+        raise ValueError(f"{n} images do not fill one batch of {batch_size}: give a smaller --schedule.batch_size")
     return n // batch_size
 
 

@@ -13,6 +13,10 @@ from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined
 
 def launch(device: str, precision: Any = "32-true") -> Fabric:
     """The Fabric of this process, which runs alone or joins the others that torchrun started."""
+    others = {"cuda": torch.cuda, "mps": torch.backends.mps}
+    here = ["auto", "cpu", *(name for name, backend in others.items() if backend.is_available())]
+    if device not in here:
+        raise ValueError(f"no device {device!r}: torch {torch.__version__} can use {', '.join(here)} on this machine")
     torchrun = "TORCHELASTIC_RUN_ID" in os.environ
     world = int(os.environ.get("WORLD_SIZE", "1")) if torchrun else 1
     local = int(os.environ.get("LOCAL_WORLD_SIZE", "1")) if torchrun else 1

@@ -23,7 +23,7 @@ class ModelConfig:
     """The model that is trained."""
 
     name: str = "mdeq-tiny"
-    """One of robustdeq.list_models()."""
+    """One of robustdeq.list_models(), or package.module:name, a function of your own that builds it."""
     options: dict[str, Any] = field(default_factory=dict)
     """Options that differ from the named model's defaults, e.g. {dropout: 0.1}."""
 
