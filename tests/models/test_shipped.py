@@ -1,6 +1,8 @@
 """The checkpoints that are shipped with robustdeq."""
 
 import json
+import subprocess
+import sys
 from functools import cache
 from importlib import resources
 
@@ -70,3 +72,12 @@ def test_predict_classifies_photographs(defence, capsys):
         assert answer["class"] == classes[answer["label"]]
         assert (answer["defence"], answer["state"]) == (defence, 8)
         assert "resized from 427x427 to 32x32" in "; ".join(answer["notes"])
+
+
+def test_loading_does_not_import_the_compiler():
+    """Its 800 modules take more than a second of every command."""
+    program = (
+        "import sys, robustdeq as rd; rd.load('digits-nano-trades-random'); rd.load('cifar10-tiny-resnet-pgdat'); "
+        "sys.exit('torch._dynamo' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -35,7 +35,9 @@ class WeightNormConv2d(KeepsWeights, nn.Module):
         super().__init__()
         default = nn.Conv2d(in_channels, out_channels, kernel, bias=False).weight.detach()
         self.padding = kernel // 2
-        self.weight_g = nn.Parameter(default.flatten(1).norm(dim=1).reshape(-1, 1, 1, 1))
+        # on the meta device any value will do, and a norm would import torch's compiler, which takes seconds
+        norm = default[:, 0, 0, 0] if default.is_meta else default.flatten(1).norm(dim=1)
+        self.weight_g = nn.Parameter(norm.reshape(-1, 1, 1, 1))
         self.weight_v = nn.Parameter(default.clone())
 
     def weight(self, height: int, width: int) -> Kernel:

@@ -19,6 +19,8 @@ def conv(in_channels: int, out_channels: int, kernel: int, stride: int = 1, *, b
 
 def initialised(layer: nn.Conv2d) -> nn.Conv2d:
     """The layer, its weights drawn anew from N(0, 0.01^2)."""
+    if layer.weight.is_meta:  # nothing to draw, and drawing it would import torch's compiler, which takes seconds
+        return layer
     nn.init.normal_(layer.weight, std=0.01)
     if layer.bias is not None:
         nn.init.normal_(layer.bias, std=0.01)
