@@ -296,6 +296,10 @@ def test_a_state_that_the_model_has_not_is_refused_in_a_sentence(nano, tmp_path,
     assert len(said) < 200
 
 
+def test_a_number_that_no_float_holds_is_refused(capsys):
+    assert "a number on the command line is larger" in one_line(capsys, "train", f"--schedule.lr={10**400}")
+
+
 def test_words_that_look_like_the_stand_ins_of_odd_ones_are_taken_as_they_are():
     words = ["ckpt", "--out=x\udcff", "--base", "\ue0005"]
     found = verb_parser("evaluate").parse_words(words)

@@ -67,7 +67,10 @@ class Parser(ArgumentParser):
                 odd.append(value)
                 value = f"\ue000{len(odd) - 1}"
             safe.append(flag + equals + value)
-        options: dict[str, Any] = self.parse_args(safe, defaults=False).as_dict()
+        try:
+            options: dict[str, Any] = self.parse_args(safe, defaults=False).as_dict()
+        except OverflowError:
+            refuse("a number on the command line is larger than any that a computer calculates with")
         restored = {name: _restored(value, odd) for name, value in options.items()}
         return restored | own
 
