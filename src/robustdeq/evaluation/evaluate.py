@@ -163,7 +163,7 @@ def evaluate(
         number += 1
         plan = plan.extended(more)
         runner, complete = carried_out(plan)
-    audit = finish_audit(plan, store, x, y, write=rank == 0) if audited else None
+    audit = finish_audit(plan, store, x, y, write=rank == 0, report=runner.say) if audited else None
     found = read_verdict(store, complete=complete, bounds=runner.bounds.now(), audit=audit, given_up=runner.given_up)
     return replace(found, notes=[*found.notes, CUT_OFF]) if audited and not complete else found
 

@@ -57,7 +57,9 @@ def flags(verdict):
 
 
 def test_the_verdict_on_a_robust_model_is_stands(audit):
-    verdict = audit(robust)
+    seen = []
+    verdict = audit(robust, report=seen.append)
+    assert (seen[-1].doing, seen[-1].remaining) == (f"probing the predictor, image 101 of {COUNT}", None)
     assert verdict.audit.verdict == "stands"
     assert not flags(verdict)
     assert verdict.union.value > 0.4

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -91,11 +91,18 @@ class Audit:
         return f"verdict: {self.verdict}: {self.reason}"
 
 
-def finish_audit(plan: Plan, store: Store, x: Tensor, y: Tensor, *, write: bool) -> Audit:
-    """Probe the predictor, judge the results, and write both to the store if `write`."""
+def finish_audit(
+    plan: Plan, store: Store, x: Tensor, y: Tensor, *, write: bool, report: Callable[[str], None]
+) -> Audit:
+    """Probe the predictor, judge the results, and write both to the store if `write`; reports what it is doing."""
     images, subject = plan.subject.pixels(x), plan.subject
     sample, base = images[: plan.wanted.batch_size], plan.scored.get("base")
-    probes = probe(subject, _views(plan), images, y.to(images.device), plan.wanted.threat, _before(store))
+    views, labels, before = _views(plan), y.to(images.device), _before(store)
+
+    def probed(done: int) -> None:
+        report(f"probing the predictor, image {done + 1} of {len(x)}")
+
+    probes = probe(subject, views, images, labels, plan.wanted.threat, before, probed)
     seconds = seconds_per_image(subject, sample)
     audit = judge(store, probes, seconds, None if base is None else seconds_per_image(base, sample))
     if write:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -67,12 +68,24 @@ class Views:
 
 
 @torch.no_grad()
-def probe(subject: Subject, views: Views, x: Tensor, y: Tensor, threat: Threat, before: Tensor | None = None) -> Probes:
-    """Probe a predictor on images; `before` are its predictions on them from before the attacks."""
-    parts = [
-        _looked(subject, views, x[rows], y[rows], threat, None if before is None else before[rows])
-        for rows in torch.arange(len(x)).tensor_split(-(-len(x) // PART))
-    ]
+def probe(
+    subject: Subject,
+    views: Views,
+    x: Tensor,
+    y: Tensor,
+    threat: Threat,
+    before: Tensor | None = None,
+    report: Callable[[int], None] = lambda done: None,
+) -> Probes:
+    """Probe a predictor on images; `before` are its predictions on them from before the attacks.
+
+    `report` is called with the number of images that are probed.
+    """
+    parts = []
+    for rows in torch.arange(len(x)).tensor_split(-(-len(x) // PART)):
+        report(int(rows[0]))
+        seen = None if before is None else before[rows]
+        parts.append(_looked(subject, views, x[rows], y[rows], threat, seen))
     found = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
     slopes = found.get("slopes")
     base = subject if subject.undefended is None else Subject(subject.undefended)

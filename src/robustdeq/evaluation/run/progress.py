@@ -40,7 +40,7 @@ class Progress:
     rate: float
     """Images per second and attack, over this run."""
     remaining: float | None
-    """Expected seconds to the end; None before anything is done."""
+    """Expected seconds to the end; None before anything is done, and after the attacks."""
     robust: Interval
     """Where the accuracy under the union of all attacks must lie."""
 

@@ -210,20 +210,26 @@ class Runner:
         if self.tracker.is_due():
             self._report(f"{self._where}, pass {int(queries.max()):,}", spent=self.tracker.spent())
 
+    def say(self, doing: str) -> None:
+        """Report what is being done after the attacks, for which there is no forecast."""
+        self._doing = doing
+        self.report(replace(self._progress(), remaining=None))
+
     def _report(self, where: str = "", spent: float = 0.0) -> None:
         """Report the progress; within an attack, where it is and how many seconds of its forecast have passed."""
         if self.world_size > 1 and not where and time.monotonic() - self._refreshed > REFRESH:
             self._refresh()
+        self.report(self._progress(where, spent))
+
+    def _progress(self, where: str = "", spent: float = 0.0) -> Progress:
         remaining = self.tracker.forecast(self._effort(i for i in self.schedule.items if i not in self._done))
-        self.report(
-            Progress(
-                doing=self._doing + where,
-                done=len(self._done),
-                total=len(self.schedule.items),
-                rate=self.tracker.rate(),
-                remaining=None if remaining is None else (remaining - spent) / self.world_size,
-                robust=self.bounds.now(),
-            )
+        return Progress(
+            doing=self._doing + where,
+            done=len(self._done),
+            total=len(self.schedule.items),
+            rate=self.tracker.rate(),
+            remaining=None if remaining is None else (remaining - spent) / self.world_size,
+            robust=self.bounds.now(),
         )
 
     def _what_is_stored(self) -> str:
