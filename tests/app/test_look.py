@@ -143,7 +143,7 @@ def own_code(tmp_path, monkeypatch):
         shutil.copy(EXAMPLES / "extend" / f"{name}.py", tmp_path)
         sys.modules.pop(name, None)
     yield tmp_path
-    for name in ("my_attacks", "my_defences"):
+    for name in ("my_attacks", "my_defences", "broken"):
         sys.modules.pop(name, None)
 
 
@@ -224,9 +224,8 @@ def test_wrong_code_of_one_s_own_gets_a_sentence(own_code, changes, message):
         ),
     ],
 )
-def test_a_defence_of_one_s_own_that_fails_on_images_is_named(own_code, monkeypatch, answer, message):
+def test_a_defence_of_one_s_own_that_fails_on_images_is_named(own_code, answer, message):
     (own_code / "broken.py").write_text(f"def defend(predictor):\n    return lambda x: {answer}\n")
-    monkeypatch.delitem(sys.modules, "broken", raising=False)
     case = Case(model=DIGITS, image="test:0", defence="broken:defend")
     with pytest.raises(ValueError, match=re.escape(message)):
         look(case, Catalogue([DIGITS], resolve, code={"defence": case.defence}), deployed)

@@ -78,7 +78,7 @@ def test_restarts_that_solve_again_rebuild_their_history_even_in_segments_of_one
         ({"every": 0}, "every must be >= 1"),
         ({"steps": -1}, "steps, step_size and radius must be >= 0"),
         ({"step_size": -0.1}, "step_size and radius must be >= 0"),
-        ({"radius": float("nan")}, "step_size and radius must be >= 0"),
+        ({"radius": float("nan")}, "radius must be a number or a fraction such as 8/255, got nan"),
     ],
 )
 @pytest.mark.usefixtures("as_installed")

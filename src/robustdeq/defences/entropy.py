@@ -14,6 +14,7 @@ from robustdeq.defences.input_defence import InputDefence
 from robustdeq.defences.intervention import Intervention
 from robustdeq.defences.switches import Direction, FinalInput, HandedOn, History, Variant, switches_of
 from robustdeq.models.predictor import DynamicPredictor, Pass, Purification
+from robustdeq.threat import number
 
 
 class EntropyReduction(InputDefence):
@@ -61,7 +62,8 @@ class EntropyReduction(InputDefence):
             handed_on=handed_on,
             final_input=final_input,
         )
-        self.descent = EntropyDescent(steps, step_size, radius, self.switches.direction)
+        sizes = number(step_size, "step_size"), number(radius, "radius")
+        self.descent = EntropyDescent(steps, *sizes, self.switches.direction)
         self.check()
 
     @override
