@@ -13,7 +13,7 @@ from typing_extensions import override
 from robustdeq.attacks.ascent import Run, ascend, best_of, climb, gradient_of, input_gradient
 from robustdeq.attacks.base import Attack
 from robustdeq.attacks.task import Task, fooled
-from robustdeq.threat import confident, cross_entropy, dlr, kl, margin
+from robustdeq.threat import confident, cross_entropy, dlr, kl, margin, number
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 """Function (logits, rows of the task) -> loss per image."""
@@ -40,7 +40,7 @@ class PGD(Attack):
     """If False, start at the clean image unless a start is given."""
 
     def __post_init__(self) -> None:
-        size = self.threat.eps / 4 if self.step_size is None else self.step_size
+        size = self.threat.eps / 4 if self.step_size is None else number(self.step_size, "step_size")
         object.__setattr__(self, "step_size", size)
         if self.loss not in ("ce", "margin", "dlr", "kl", "confident"):
             raise ValueError(f"loss must be 'ce', 'margin', 'dlr', 'kl' or 'confident', got {self.loss!r}")
