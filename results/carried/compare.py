@@ -2,56 +2,57 @@
 
     python results/carried/compare.py
 
-Reads results/stores/carried-*; pairs whose stores are missing are left out.
+Reads results/stores; models whose stores are missing are left out. All numbers are over the first 500 test images.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from robustdeq.evaluation import Store, metrics, paired
+import numpy as np
+from numpy.typing import NDArray
+
+from robustdeq.evaluation import Store, metrics
+from robustdeq.evaluation.analysis.statistics import bootstrap_difference, wilson
 
 STORES = Path("results/stores")
-ATTACKS = ("pgd-ready", "aa-ready")
+IMAGES = 500
+COLUMNS = (("clean",), ("pgd-ready",), ("aa-ready", "aa-strongest"))
+"""The attacks of a column: the first that the store has. A cold model of the recipes has the stronger AutoAttack, along
+the strongest oracle of its grid."""
 PAIRS = (
-    ("living-cold-short", "living-carried1"),
-    ("living-cold", "living-carried1"),
-    ("living-cold", "living-carried2"),
-    ("cifar10-tiny-pgdat", "tiny-pgdat"),
-    ("cifar10-tiny-trades-random", "tiny-trades-random"),
-    ("cifar10-tiny-trades-random-seed1", "tiny-trades-random-seed1"),
+    ("carried-living-cold", "carried-living-carried1"),
+    ("carried-living-cold", "carried-living-carried2"),
+    ("carried-living-cold-short", "carried-living-carried1"),
+    ("pgdat", "carried-tiny-pgdat"),
+    ("trades-random", "carried-tiny-trades-random"),
 )
 
 
-def store(name: str) -> Store | None:
-    """The kept store of this model, if it is there."""
-    folder = STORES / f"carried-{name}"
-    return Store(folder) if folder.exists() else None
-
-
-def left(found: Store, attack: str) -> str:
-    """Accuracy under the attack, if it was run."""
-    return str(metrics.union_accuracy(found, [attack])) if attack in found.manifest.attacks else "-"
-
-
-def less(cold: Store, carried: Store, attack: str) -> str:
-    """Carried less cold under the attack, if it was run on both."""
-    there = all(attack in found.manifest.attacks for found in (cold, carried))
-    return str(paired.difference(cold, carried, [attack])) if there else "-"
+def survivors(name: str, column: tuple[str, ...]) -> NDArray[np.bool_] | None:
+    """Which images are right, clean and under the column's attack; None where it was not run."""
+    if not (STORES / name).exists():
+        return None
+    store = Store(STORES / name)
+    attacks = [attack for attack in column if attack in store.manifest.attacks and store.complete(attack)][:1]
+    if not attacks and column != ("clean",):
+        return None
+    return metrics.outcomes(store, attacks)[0].all(1)[:IMAGES]
 
 
 def main() -> None:
     """Print both tables."""
-    print("| model | clean | PGD-10 | AutoAttack |\n|---|---|---|---|")
+    head = "| clean | PGD-10 | AutoAttack |\n|---|"
+    print(f"| store {head}{'---|' * 3}")
     for name in dict.fromkeys(name for pair in PAIRS for name in pair):
-        if found := store(name):
-            shares = " | ".join(left(found, attack) for attack in ATTACKS)
-            print(f"| {name} | {metrics.clean_accuracy(found)} | {shares} |")
-    print("\n| carried | less cold | PGD-10 | AutoAttack |\n|---|---|---|---|")
+        found = [survivors(name, column) for column in COLUMNS]
+        shares = ["" if right is None else str(wilson(int(right.sum()), len(right))) for right in found]
+        print(f"| {name} | {' | '.join(shares)} |")
+    print(f"\n| store | less {head}---|{'---|' * 3}")
     for cold, carried in PAIRS:
-        a, b = store(cold), store(carried)
-        if a and b:
-            print(f"| {carried} | {cold} | {' | '.join(less(a, b, attack) for attack in ATTACKS)} |")
+        both = [(survivors(cold, column), survivors(carried, column)) for column in COLUMNS]
+        differences = ["" if a is None or b is None else str(bootstrap_difference(a, b)) for a, b in both]
+        print(f"| {carried} | {cold} | {' | '.join(differences)} |")
 
 
 if __name__ == "__main__":

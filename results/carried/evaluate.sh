@@ -1,7 +1,7 @@
 #!/bin/sh
 # PGD-10 and AutoAttack on 500 test images for the models that compare cold and carried inner attacks, then the table
 # of compare.py. From the repository's top, with the folder of the data; stopped, it goes on where it was:
-#   results/carried/evaluate.sh DATA living-cold living-carried1 living-carried2 tiny-pgdat cifar10-tiny-pgdat ...
+#   results/carried/evaluate.sh DATA living-cold living-carried1 living-carried2 tiny-pgdat tiny-trades-random
 set -eu
 data=$1
 shift
