@@ -36,11 +36,17 @@ def test_what_cannot_be_served_is_one_line(words, message, tmp_path, monkeypatch
     assert len(error.splitlines()) == 1
 
 
+def heed_interrupts():
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @contextmanager
 def first_page(folder, *words):
     """The page of `robustdeq explore` in a folder, while it is served; ended by Ctrl-C."""
     command = [sys.executable, "-u", "-m", "robustdeq.cli.main", "explore", *words, "--no-browser", "--port", "0"]
-    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    # tests that a shell runs in the background ignore Ctrl-C, and so would what they start
+    with subprocess.Popen(command, cwd=folder, preexec_fn=heed_interrupts, **pipes) as server:
         try:
             said = next(line for line in server.stdout if "http" in line)
             connection = http.client.HTTPConnection(re.search(r"http://([\d.:]+)/", said)[1], timeout=60)
