@@ -300,6 +300,8 @@ def test_a_number_that_no_float_holds_is_refused(capsys):
     assert "a number on the command line is larger" in one_line(capsys, "train", f"--schedule.lr={10**400}")
     with pytest.raises(ValueError, match="step_size must be a number or a fraction"):
         rd.EntropyReduction(rd.create_model("mdeq-nano"), step_size=10**400)
+    with pytest.raises(ValueError, match="step_size must be a number or a fraction"):
+        rd.PGD(rd.Linf(0.1), step_size=10**400)
 
 
 def test_words_that_look_like_the_stand_ins_of_odd_ones_are_taken_as_they_are():
