@@ -18,7 +18,7 @@ def main(out: str | None = None) -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(out or temporary) / "results"
         verdict = rd.evaluate(model, (x, y), suite=SUITE, out=folder, threat=rd.Linf(0.15))
-        print(verdict.table())
+        print(verdict)
         for row in metrics.accuracy(Store(folder)).iter_rows(named=True):
             print(f"{row['attack']:16} {row['predictor']:9} state {row['state']:5} {row['accuracy']:.0%}")
 

@@ -77,6 +77,9 @@ class Verdict:
             )
         return "\n".join([*text, *(f"note: {note}" for note in self.notes)])
 
+    def __str__(self) -> str:
+        return self.table()
+
 
 def _plain(value: Any) -> Any:
     """A value in terms of JSON."""
