@@ -66,12 +66,16 @@ def test_bench_train_has_a_row_for_each_objective_and_its_multiply_adds(tmp_path
         records[f"{name}, carried J=1"]["f_equivalents"] < records[name]["f_equivalents"]
         for name in ("pgdat", "trades")
     )
-    assert {(r["objective"], r["states"], r["inner"], r.get("iterations")) for r in records.values()} == {
+    fields = ("objective", "states", "inner", "iterations", "unroll")
+    assert {tuple(map(r.get, fields)) for r in records.values()} == {
         (objective, states, *inner)
         for objective in ("pgdat", "trades")
         for states in ("final", "random")
-        for inner in (("cold", None), ("carried", 1), ("carried", 2))
+        for inner in (("cold", None, None), ("carried", 1, None), ("carried", 2, None), ("carried", 1, 2))
     }
+    shorter = records["trades, carried J=1, unroll 2"]
+    assert shorter["f_equivalents"] < records["trades, carried J=1"]["f_equivalents"]
+    assert shorter["over_cold"] == pytest.approx(records["trades"]["ours"] / shorter["ours"])
     for r in records.values():
         assert r["samples_per_second"] == pytest.approx(1 / r["ours"])
         assert r["speedup"] == pytest.approx(r["plain"] / r["ours"])

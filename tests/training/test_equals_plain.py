@@ -73,6 +73,21 @@ def test_a_trades_step_equals_plain(models, batch, random, clean_target, jacobia
     compare(ours, other, loss, plain.trades_loss(other, x, expected, y, draws, random=random, jacobian=jacobian))
 
 
+@pytest.mark.parametrize("kind", [PGDAT, TRADES])
+def test_a_loss_with_an_unrolling_of_its_own_equals_plain(models, batch, kind):
+    ours, other = models
+    x, y = batch
+    draws, x_adv = Draws(seed=6, step=3), (x + 0.02).clamp(0, 1)
+    loss = kind(unroll=2).losses(ours, x, y, Attacked(x_adv), draws).total
+    settings = {"random": None, "unrolled": 2}
+    expected = (
+        plain.pgd_at_loss(other, x_adv, y, draws, **settings)
+        if kind is PGDAT
+        else plain.trades_loss(other, x, x_adv, y, draws, **settings)
+    )
+    compare(ours, other, loss, expected)
+
+
 CARRIED = {"first": 3, "iterations": 2, "damping": 0.6, "extra": 1}
 
 

@@ -17,9 +17,9 @@ from robustdeq.training import Draws
 
 
 def forward(
-    model: MDEQ, x: Tensor, draws: Draws, name: str, *, random: str | None, max_steps: int = 8
+    model: MDEQ, x: Tensor, draws: Draws, name: str, *, random: str | None, max_steps: int = 8, unrolled: int = 5
 ) -> tuple[Tensor, CountedDynamics, Tensor]:
-    """Logits through 1 + 5 damped applications of f from the chosen state; with f and that state.
+    """Logits through 1 + `unrolled` damped applications of f from the chosen state; with f and that state.
 
     `random` is None (all steps, lowest-residual iterate), "paper" (z^[t]) or "released" (the lowest of the first t).
     """
@@ -30,7 +30,7 @@ def forward(
     with torch.no_grad():
         solution = broyden(f, f.zero(), max_steps=steps)
     z = solution.states[-1] if random == "paper" else solution.value
-    return model.head(f.split(unroll(f, z, 5, 0.5))), f, z
+    return model.head(f.split(unroll(f, z, unrolled, 0.5))), f, z
 
 
 def jacobian_penalty(f: CountedDynamics, z: Tensor, draws: Draws, name: str) -> Tensor:
@@ -134,11 +134,18 @@ def trades_images(
 
 
 def pgd_at_loss(
-    model: MDEQ, x_adv: Tensor, y: Tensor, draws: Draws, *, random: str | None, jacobian: float | None = None
+    model: MDEQ,
+    x_adv: Tensor,
+    y: Tensor,
+    draws: Draws,
+    *,
+    random: str | None,
+    jacobian: float | None = None,
+    unrolled: int = 5,
 ) -> Tensor:
     """CE(x_adv), and the penalty if it has a weight."""
     steps = 8 if jacobian is None else 8 + draws.integer("depth.jitter", -2, 1)
-    logits, f, z = forward(model, x_adv, draws, "loss", random=random, max_steps=steps)
+    logits, f, z = forward(model, x_adv, draws, "loss", random=random, max_steps=steps, unrolled=unrolled)
     loss = F.cross_entropy(logits, y)
     if jacobian is not None:
         loss = loss + jacobian * jacobian_penalty(f, z, draws, "loss")
@@ -155,11 +162,13 @@ def trades_loss(
     random: str | None,
     beta: float = 6.0,
     jacobian: float | None = None,
+    unrolled: int = 5,
 ) -> Tensor:
     """CE(clean) + beta KL(clean || adversarial), and the penalty of both passes if it has a weight."""
     steps = 8 if jacobian is None else 8 + draws.integer("depth.jitter", -2, 1)
-    clean, f, z = forward(model, x, draws, "clean", random=random, max_steps=steps)
-    adversarial, f_adv, z_adv = forward(model, x_adv, draws, "adversarial", random=random, max_steps=steps)
+    settings: dict[str, Any] = {"random": random, "max_steps": steps, "unrolled": unrolled}
+    clean, f, z = forward(model, x, draws, "clean", **settings)
+    adversarial, f_adv, z_adv = forward(model, x_adv, draws, "adversarial", **settings)
     loss = F.cross_entropy(clean, y) + beta * kl(adversarial, clean).mean()
     if jacobian is not None:
         loss = loss + jacobian * jacobian_penalty(f, z, draws, "clean")

@@ -48,22 +48,26 @@ class Row:
     random: bool
     iterations: int | None
     """Iterations per inner step of a carried inner attack; None for a cold one."""
+    unroll: int | None = None
+    """Phantom steps of the loss's own passes; None for the model's 5."""
 
     @property
     def label(self) -> str:
         """The name of the record."""
         states = f"{self.kind} + random" if self.random else self.kind
-        return states if self.iterations is None else f"{states}, carried J={self.iterations}"
+        label = states if self.iterations is None else f"{states}, carried J={self.iterations}"
+        return label if self.unroll is None else f"{label}, unroll {self.unroll}"
 
     @property
     def fields(self) -> dict[str, Any]:
         """What it trains with, as fields of the record."""
         inner = {"inner": "cold"} if self.iterations is None else {"inner": "carried", "iterations": self.iterations}
-        return {"objective": self.kind, "states": "random" if self.random else "final", **inner}
+        unroll = {} if self.unroll is None else {"unroll": self.unroll}
+        return {"objective": self.kind, "states": "random" if self.random else "final", **inner, **unroll}
 
     def cold(self) -> Row:
-        """The same training with a cold inner attack."""
-        return replace(self, iterations=None)
+        """The same training with a cold inner attack and the model's own unrolling."""
+        return replace(self, iterations=None, unroll=None)
 
     def objective(self) -> Objective:
         """The objective of our side."""
@@ -73,6 +77,7 @@ class Row:
             steps=STEPS,
             step_size=STEP_SIZE,
             inner=Cold() if self.iterations is None else Carried(iterations=self.iterations),
+            unroll=self.unroll,
         )
 
     def plain_loss(self, model: MDEQ, x: Tensor, y: Tensor, draws: Draws) -> Tensor:
@@ -81,14 +86,15 @@ class Row:
         carried = None if self.iterations is None else plain.CarriedPair(iterations=self.iterations)
         attack: dict[str, Any] = {"eps": EPS, "steps": STEPS, "step_size": STEP_SIZE}
         attack |= {"random": variant, "carried": carried}
+        loss: dict[str, Any] = {"random": variant} | ({} if self.unroll is None else {"unrolled": self.unroll})
         if self.kind == "pgdat":
-            return plain.pgd_at_loss(model, plain.pgd_at_images(model, x, y, draws, **attack), y, draws, random=variant)
-        return plain.trades_loss(model, x, plain.trades_images(model, x, draws, **attack), y, draws, random=variant)
+            return plain.pgd_at_loss(model, plain.pgd_at_images(model, x, y, draws, **attack), y, draws, **loss)
+        return plain.trades_loss(model, x, plain.trades_images(model, x, draws, **attack), y, draws, **loss)
 
 
 ROWS = [
-    Row(kind, random, iterations)
-    for iterations in (None, 1, 2)
+    Row(kind, random, iterations, unroll)
+    for iterations, unroll in ((None, None), (1, None), (2, None), (1, 2))
     for kind in ("pgdat", "trades")
     for random in (False, True)
 ]
