@@ -4,7 +4,8 @@
 
 A run gets as many steps as its plan's seconds allow by its time per step, the least of three turns on one thread.
 Everything is judged on the 1,000 held-out images: clean, PGD-10 from cold starts, for a DEQ also its dynamics. A row
-of JSON per run goes to OUT/rows.jsonl. Runs that have a row are not repeated, and a stopped training resumes.
+of JSON per run goes to OUT/rows.jsonl, and the last thing printed is the table of all rows there. Runs that have a row
+are not repeated, and a stopped training resumes.
 """
 
 from __future__ import annotations
@@ -77,6 +78,28 @@ def judged(model: Any, data: str) -> dict[str, Any]:
     return {"clean_8": clean / len(x), "pgd_8": robust / len(x)}
 
 
+def table(rows: list[dict[str, Any]]) -> str:
+    """The rows in Markdown, families apart, the most robust first."""
+    lines = [
+        "| run | parameters | steps | seconds | clean | PGD-10 | clean at z^[1], z^[4], z^[8] "
+        "| change z^[4] to z^[8] | converged by z^[4], z^[8] | radius | PGD-10, N = 16 | alive |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for row in sorted(rows, key=lambda r: ("radius" not in r, -r["pgd_8"])):
+        cells = [row["run"], f"{row['parameters']:,}", row["steps"], row["seconds"]]
+        cells += [f"{row['clean_8']:.1%}", f"{row['pgd_8']:.1%}"]
+        if "radius" in row:
+            cells.append(", ".join(f"{100 * row['by_state'][t - 1]:.1f}" for t in (1, 4, 8)) + " %")
+            cells.append(f"{row['change']:.1%}")
+            cells.append(f"{row['converged'][3]:.0%}, {row['converged'][7]:.0%}")
+            cells.append(f"{row['radius'][0]:.2f} (max {row['radius'][1]:.2f})")
+            cells += [f"{row['pgd_16']:.1%}", "yes" if row["alive"] else "no"]
+        else:
+            cells += [""] * 6
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     """Carry out the plan."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -120,6 +143,7 @@ def main() -> None:
             f"clean {row['clean_8']:.1%}, PGD-10 {row['pgd_8']:.1%}, alive {row.get('alive', '-')}",
             flush=True,
         )
+    print(table([json.loads(line) for line in rows.read_text().splitlines()]))
 
 
 if __name__ == "__main__":

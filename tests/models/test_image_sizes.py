@@ -128,7 +128,28 @@ def test_residual_blocks_of_the_encoder_stand_where_they_are_asked_for_and_keep_
     torch.testing.assert_close(encoder(x), model.encoder(x), rtol=1e-12, atol=1e-12)  # folded or not
 
 
-@pytest.mark.parametrize("blocks", [(1, 1, 1), (-1,)])
-def test_blocks_that_no_convolution_of_the_stem_has_are_refused(make_mdeq, blocks):
-    with pytest.raises(ValueError, match="encoder_blocks has a count"):
-        make_mdeq(downsample=2, encoder_blocks=blocks)
+def test_an_encoder_may_be_narrower_before_its_last_convolution(make_mdeq, make_images):
+    plain, model = make_mdeq(downsample=3), make_mdeq(downsample=3, encoder_channels=[5], encoder_blocks=[1])
+    width = plain.config.channels[0]
+    convolutions = [m for m in model.encoder.stem if type(m).__name__ == "Conv2d"]
+    assert [m.out_channels for m in convolutions] == [5, width, width]  # what is not given has the state's width
+    assert model.encoder.stem[3].conv1.in_channels == 5
+    x = make_images(2, 3, 16, 16)
+    assert model.encoder(x).shape == plain.encoder(x).shape
+    encoder, _ = model.inference_parts()
+    torch.testing.assert_close(encoder(x), model.encoder(x), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"encoder_blocks": (1, 1, 1)}, "encoder_blocks: expected whole numbers up to 1,000, at most 2"),
+        ({"encoder_blocks": (-1,)}, "encoder_blocks has counts >= 0"),
+        ({"encoder_channels": (4, 4)}, "encoder_channels: expected whole numbers up to 1,048,576, at most 1"),
+        ({"encoder_channels": (0,)}, "every size must be positive"),
+        ({"encoder_channels": ("4",)}, "encoder_channels: expected whole numbers"),
+    ],
+)
+def test_an_encoder_that_the_stem_has_no_place_for_is_refused(make_mdeq, options, words):
+    with pytest.raises(ValueError, match=words):
+        make_mdeq(downsample=2, **options)

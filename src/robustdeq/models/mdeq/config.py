@@ -26,6 +26,8 @@ class MDEQConfig:
     final_channels: int = 1680
     downsample: int = 0
     """Number of times the stem halves the resolution."""
+    encoder_channels: Sequence[int] = ()
+    """Channels after each convolution of the stem but the last, first to last; channels[0] where not given."""
     encoder_blocks: Sequence[int] = ()
     """Residual blocks after each convolution of the stem, first to last; none where not given. (1, 0) with downsample 2
     is one block at half the resolution of the image."""
@@ -34,7 +36,14 @@ class MDEQConfig:
     """Pixel normalisation (x - mean) / std as the model's first layer; none by default."""
 
     def __post_init__(self) -> None:
-        for name in ("channels", "head_channels", "encoder_blocks", "mean", "std"):  # lists in JSON and YAML
+        for name in (
+            "channels",
+            "head_channels",
+            "encoder_channels",
+            "encoder_blocks",
+            "mean",
+            "std",
+        ):  # lists in JSON and YAML
             value = getattr(self, name)
             if value is not None:
                 object.__setattr__(self, name, tuple(value))
@@ -51,12 +60,11 @@ class MDEQConfig:
             raise ValueError(
                 f"groups must be at least 2 and divide every scale's channels {self.channels}: {self.groups}"
             )
-        convolutions = max(2, self.downsample)
-        if len(self.encoder_blocks) > convolutions or min(self.encoder_blocks, default=0) < 0:
-            raise ValueError(
-                f"encoder_blocks has a count >= 0 for each of the stem's {convolutions} convolutions at most, got "
-                f"{self.encoder_blocks}"
-            )
+        convolutions = self.stem_convolutions
+        check_sizes("encoder_channels", self.encoder_channels, most_entries=convolutions - 1)
+        check_sizes("encoder_blocks", self.encoder_blocks, most_entries=convolutions, largest=1000)
+        if min(self.encoder_blocks, default=0) < 0:
+            raise ValueError(f"encoder_blocks has counts >= 0, got {self.encoder_blocks}")
         if not 0 <= self.dropout < 1:
             raise ValueError(f"dropout must lie in [0, 1), got {self.dropout}")
         if (self.mean is None) != (self.std is None):
@@ -64,8 +72,13 @@ class MDEQConfig:
         if self.mean is not None and self.std is not None and not len(self.mean) == len(self.std) == self.in_channels:
             raise ValueError(f"mean and std need one entry per input channel ({self.in_channels})")
         sizes = (self.num_classes, self.in_channels, self.expansion, self.final_channels, *self.channels)
-        if min(*sizes, *self.head_channels) < 1 or self.downsample < 0:
+        if min(*sizes, *self.head_channels, *self.encoder_channels) < 1 or self.downsample < 0:
             raise ValueError(f"every size must be positive: {self}")
+
+    @property
+    def stem_convolutions(self) -> int:
+        """Number of 3x3 convolutions in the stem, without those of its residual blocks."""
+        return max(2, self.downsample)
 
     @property
     def divisor(self) -> int:

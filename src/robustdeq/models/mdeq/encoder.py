@@ -20,18 +20,20 @@ class Encoder(nn.Module):
     def __init__(self, config: MDEQConfig) -> None:
         super().__init__()
         self.in_channels, self.divisor = config.in_channels, config.divisor
-        width, times = config.channels[0], config.downsample
+        last, times = config.channels[0], config.downsample
         self.normalize = (
             Normalize(config.mean, config.std) if config.mean is not None and config.std is not None else nn.Identity()
         )
-        stem = []
-        for k in range(max(2, times)):
-            stem += conv_bn_relu(config.in_channels if k == 0 else width, width, 3, 2 if times > k else 1)
+        stem, before = [], config.in_channels
+        for k in range(config.stem_convolutions):
+            width = config.encoder_channels[k] if k < len(config.encoder_channels) else last
+            stem += conv_bn_relu(before, width, 3, 2 if times > k else 1)
+            before = width
             blocks = config.encoder_blocks[k] if k < len(config.encoder_blocks) else 0
             stem += [BasicBlock(width, width, 1) for _ in range(blocks)]
         self.stem = nn.Sequential(*stem)
         injected = times > 0 or len(config.channels) > 2
-        self.injection = nn.Sequential(*conv_bn_relu(width, width, 1)) if injected else nn.Identity()
+        self.injection = nn.Sequential(*conv_bn_relu(last, last, 1)) if injected else nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:
         """The injection u(x), channels last."""
