@@ -1,11 +1,11 @@
 """Short trainings of equal time, for results/recipe-search.md: times the steps of all runs in turns, trains, measures.
 
-    python results/search.py DATA [--plan results/search.yaml] [--out runs/search] [--only NAME ...]
+    python results/search.py DATA --plan results/search/first/plan.yaml --out runs/search/first [--only NAME ...]
 
 A run gets as many steps as its plan's seconds allow by its time per step, the least of three turns on one thread.
 Everything is judged on the 1,000 held-out images: clean, PGD-10 from cold starts, for a DEQ also its dynamics. A row
 of JSON per run goes to OUT/rows.jsonl, and the last thing printed is the table of all rows there. Runs that have a row
-are not repeated, and a stopped training resumes.
+are not repeated, and a stopped training resumes: with --out results/search/first it only prints what was found.
 """
 
 from __future__ import annotations
@@ -104,8 +104,8 @@ def main() -> None:
     """Carry out the plan."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", help="folder that holds cifar-10-batches-py")
-    parser.add_argument("--plan", type=Path, default=Path(__file__).with_name("search.yaml"))
-    parser.add_argument("--out", type=Path, default=Path("runs/search"))
+    parser.add_argument("--plan", type=Path, required=True, help="which runs, and the seconds of each")
+    parser.add_argument("--out", type=Path, required=True, help="folder of the trainings and of rows.jsonl")
     parser.add_argument("--only", nargs="+", help="only these runs of the plan")
     args = parser.parse_args()
     torch.set_num_threads(1)
