@@ -208,13 +208,13 @@ def test_a_carried_training_writes_what_its_inner_attack_leaves_and_how_it_was_m
     changes = {**INNER, "schedule": {"max_steps": 2, "pretrain_steps": 0}, "validation": {"every": 2}}
     trainer = Trainer(config(changes), tmp_path, device="cpu", report=reports.append)
     trainer.fit()
-    assert trainer.last_inner is not None
-    assert reports[-1].inner == trainer.last_inner
+    assert trainer.validation.inner is not None
+    assert reports[-1].validation == trainer.validation
     assert [row["validation_inner"] != "" for row in read_log(tmp_path)] == [False, True]
     metadata = rd.load(tmp_path / "last").metadata
     assert metadata["inner"]["inner"] == "carried"
     assert metadata["inner"]["inner_iterations"] == 2
-    assert metadata["validation_inner"] == trainer.last_inner
+    assert metadata["validation_inner"] == trainer.validation.inner
 
 
 class Blind(InnerPolicy):

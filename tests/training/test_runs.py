@@ -82,7 +82,8 @@ def test_training_a_finished_run_again_changes_nothing(tmp_path, stopped):
     again = train(tmp_path)
     assert before == [(f.read_bytes(), f.stat().st_mtime_ns) for f in files if f.name != "metrics.csv"]
     assert metrics == (tmp_path / "metrics.csv").read_bytes()
-    assert again.last_validation == first.last_validation
+    assert first.validation is not None
+    assert again.validation == first.validation
     assert again.best == first.best
 
 
@@ -183,7 +184,8 @@ def test_a_run_writes_metrics_checkpoints_and_tensorboard(tmp_path):
     assert last.metadata["dataset"] == "digits"
     assert last.metadata["eps"] == trainer.config.objective.build().threat.eps
     assert last.metadata["step"] == 4
-    assert (last.metadata["validation_clean"], last.metadata["validation_pgd"]) == trainer.last_validation
+    assert last.metadata["validation_clean"] == trainer.validation.clean
+    assert last.metadata["validation_pgd"] == trainer.validation.pgd
 
 
 def test_the_average_is_what_is_saved_if_there_is_one(tmp_path):

@@ -58,7 +58,8 @@ def test_a_batch_that_cannot_be_shared_equally_is_refused(tmp_path, monkeypatch)
 
 def test_the_validations_of_all_ranks_add_up(trainer, monkeypatch):
     trainer._validate()
-    whole = (*trainer.last_validation, trainer.last_inner, trainer._inner_standard)
+    seen = trainer.validation
+    whole = (seen.clean, seen.pgd, seen.inner, seen.standard)
     sums = []
     monkeypatch.setattr(trainer, "_reduce", lambda value, how: sums.append(value) or value)
     for rank in range(3):

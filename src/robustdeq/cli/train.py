@@ -46,8 +46,9 @@ def run(
     with counting(console) as count:
 
         def report(now: Progress) -> None:
-            validation = "" if now.robust is None else f"  val {now.clean:.1%} / pgd {now.robust:.1%}"
-            validation += "" if now.inner is None else f" / inner {now.inner:.1%}"
+            seen = now.validation
+            validation = "" if seen is None else f"  val {seen.clean:.1%} / pgd {seen.pgd:.1%}"
+            validation += "" if seen is None or seen.inner is None else f" / inner {seen.inner:.1%}"
             if now.warning is not None:
                 console.print(f"step {now.step}: {now.warning}", soft_wrap=True, markup=False)
             ending = describe_end(now.phase, now.remaining)
@@ -55,10 +56,10 @@ def run(
 
         trainer = Trainer(config, out, data_root=data_root, device=device, report=report)
         best = trainer.fit()
-    clean, robust = trainer.last_validation or (float("nan"), float("nan"))
+    last = trainer.validation
     console.print(
-        f"{printable(best)}: best PGD accuracy on held-out images {trainer.best:.1%} "
-        f"(last: clean {clean:.1%}, PGD {robust:.1%})",
+        f"{printable(best)}: best PGD accuracy on held-out images {trainer.best:.1%}"
+        + ("" if last is None else f" (last: clean {last.clean:.1%}, PGD {last.pgd:.1%})"),
         soft_wrap=True,
         markup=False,
     )

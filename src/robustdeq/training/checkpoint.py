@@ -37,6 +37,8 @@ class TrainingState:
     """Accuracies of the last validation, clean and under PGD."""
     inner: float | None = None
     """Accuracy of the last validation under the training's own inner attack."""
+    standard: float | None = None
+    """Accuracy of the last validation that the inner attack's is compared with."""
     validated_at: int | None = None
     """Number of steps taken at the last validation."""
     config: dict[str, Any]

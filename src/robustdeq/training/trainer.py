@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import astuple, dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,7 +20,6 @@ from robustdeq.host.interrupts import Interrupted, remembering
 from robustdeq.host.processes import launch
 from robustdeq.host.provenance import provenance
 from robustdeq.models import DEQ
-from robustdeq.threat import Linf, Threat, number
 from robustdeq.training.assembly import build_model, given, new_average, training_metadata, try_out, update_average
 from robustdeq.training.checkpoint import (
     AFRESH,
@@ -37,10 +35,10 @@ from robustdeq.training.config import TrainConfig
 from robustdeq.training.draws import Draws
 from robustdeq.training.inner import Carried
 from robustdeq.training.logs import Log
-from robustdeq.training.objectives import PGDAT, Adversarial, Objective
+from robustdeq.training.objectives import Objective
 from robustdeq.training.pace import Pace
 from robustdeq.training.step import TrainStep
-from robustdeq.training.validation import correct_counts, inner_attack, pgd_attack, weakness
+from robustdeq.training.validation import Validation, correct_counts, validation_attacks, weakness
 
 MAX_SKIPPED = 10
 """Batches in a row that a rollback may skip before the run is given up."""
@@ -67,12 +65,8 @@ class Progress:
     """Images per second over the last steps, without validations."""
     remaining: float
     """Estimated seconds until the phase ends."""
-    clean: float | None
-    """Validation accuracy on clean images."""
-    robust: float | None
-    """Validation accuracy under PGD."""
-    inner: float | None = None
-    """Validation accuracy under the training's own inner attack."""
+    validation: Validation | None
+    """The last validation."""
     warning: str | None = None
     """Words of warning, at a validation that shows the inner attack to be too weak."""
 
@@ -155,10 +149,8 @@ class Trainer:
         self.total = self.schedule_steps if limit is None else min(limit, self.schedule_steps)
         self.step = 0
         self.best = -1.0
-        self.last_validation: tuple[float, float] | None = None
-        self.last_inner: float | None = None
-        self._inner_standard = 0.0  # accuracy under PGD up the inner attack's own loss, which it is compared with
-        self.validated_at: int | None = None
+        self.validation: Validation | None = None
+        """The last one."""
         self._skipped = 0
 
     def fit(self) -> Path:
@@ -280,27 +272,15 @@ class Trainer:
         share = math.ceil(len(images) / self.world_size)
         begin = self.rank * share
         own = images.subset(slice(begin, begin + share))
-        model, settings = self.evaluated_model(), config.validation
-        threat: Threat = Linf(number(config.objective.eps))
-        if isinstance(self.objective, Adversarial):
-            threat = self.objective.threat
-        step_size = None if settings.step_size is None else number(settings.step_size)
-        pgd = partial(pgd_attack, model, threat, steps=settings.steps, step_size=step_size, seed=config.seed)
-        attacks = [pgd()]
-        if isinstance(self.objective, Adversarial):
-            draws = Draws(config.seed, self.step)
-            attacks.append(inner_attack(model, self.objective, draws))
-            if not isinstance(self.objective, PGDAT):  # it climbs another loss than cross-entropy
-                attacks.append(pgd(climbed=partial(self.objective.climbed, model, draws=draws)))
-        x = own.pixels01(dtype=self.dtype)
-        counts = correct_counts(model, x, own.labels, attacks, batch_size=settings.batch_size, first=begin)
+        attacks = validation_attacks(config, self.evaluated_model(), self.objective, self.step)
+        x, size = own.pixels01(dtype=self.dtype), config.validation.batch_size
+        counts = correct_counts(self.evaluated_model(), x, own.labels, attacks, batch_size=size, first=begin)
         sums = self._reduce(torch.tensor(counts), "sum").tolist()
-        clean, robust, *inner = (count / len(images) for count in sums)
-        self.last_validation, self.last_inner = (clean, robust), inner[0] if inner else None
-        self._inner_standard = inner[-1] if len(inner) > 1 else robust
-        self.validated_at = self.step
-        if robust > self.best:
-            self.best = robust
+        clean, pgd, *inner = (count / len(images) for count in sums)
+        own_attack = {"inner": inner[0], "standard": inner[1] if len(inner) > 1 else pgd} if inner else {}
+        self.validation = Validation(step=self.step, clean=clean, pgd=pgd, **own_attack)
+        if pgd > self.best:
+            self.best = pgd
             self._export("best")
 
     def evaluated_model(self) -> nn.Module:
@@ -312,16 +292,14 @@ class Trainer:
     ) -> None:
         if log is None:
             return
-        clean, robust = self.last_validation or (None, None)
         row: Row = {"step": self.step, "epoch": (self.step - 1) // self.steps_per_epoch, "phase": phase}
         row |= {"lr": lr, **losses}
-        warning = None
-        if validated:
-            row |= {"validation_clean": clean, "validation_pgd": robust, "validation_inner": self.last_inner}
-            if phase != "pretrain" and self.last_inner is not None:
+        seen, warning = self.validation, None
+        if validated and seen is not None:
+            row |= {"validation_clean": seen.clean, "validation_pgd": seen.pgd, "validation_inner": seen.inner}
+            if phase != "pretrain" and seen.inner is not None and seen.standard is not None:
                 carried = isinstance(getattr(self.objective, "inner", None), Carried)
-                images = len(self.validation_images)
-                warning = weakness(self.last_inner, self._inner_standard, images, carried=carried)
+                warning = weakness(seen.inner, seen.standard, len(self.validation_images), carried=carried)
         rate = self.config.schedule.batch_size / max(pace.step(), 1e-9)
         log.write(row, rate=rate)
         if self.on_step is not None:
@@ -329,7 +307,7 @@ class Trainer:
         if validated and self.on_validation is not None:
             self.on_validation(row)
         left, loss = self._remaining(pace, phase), losses["loss"]
-        self.report(Progress(self.step, self.total, phase, loss, rate, left, clean, robust, self.last_inner, warning))
+        self.report(Progress(self.step, self.total, phase, loss, rate, left, seen, warning))
 
     def _remaining(self, pace: Pace, phase: str) -> float:
         """Estimated seconds until the phase ends; the cost of later phases is not known."""
@@ -354,7 +332,10 @@ class Trainer:
     def _restore(self, state: TrainingState) -> None:
         self._restore_weights(state)
         self.best, self.step = state.best, state.step
-        self.last_validation, self.last_inner, self.validated_at = state.validation, state.inner, state.validated_at
+        if state.validation is not None and state.validated_at is not None:
+            clean, pgd = state.validation
+            own_attack = {"inner": state.inner, "standard": state.standard}
+            self.validation = Validation(step=state.validated_at, clean=clean, pgd=pgd, **own_attack)
 
     def _restore_weights(self, state: TrainingState) -> None:
         try:
@@ -369,6 +350,7 @@ class Trainer:
             ) from error
 
     def _save(self) -> None:
+        seen = self.validation
         if self.rank == 0:
             save_state(
                 self.out,
@@ -378,9 +360,10 @@ class Trainer:
                     optimizer=self.optimizer.state_dict(),
                     average=None if self.average is None else self.average.state_dict(),
                     best=self.best,
-                    validation=self.last_validation,
-                    inner=self.last_inner,
-                    validated_at=self.validated_at,
+                    validation=None if seen is None else (seen.clean, seen.pgd),
+                    inner=None if seen is None else seen.inner,
+                    standard=None if seen is None else seen.standard,
+                    validated_at=None if seen is None else seen.step,
                     config=self.described,
                     data=self.data_digest,
                 ),
@@ -391,15 +374,15 @@ class Trainer:
         """Save the weights as a checkpoint folder of this name."""
         if self.rank == 0:
             model: Any = self.evaluated_model()
-            clean, robust = self.last_validation or (None, None)
+            seen = self.validation
             model.metadata = {
                 **training_metadata(self.config, self.data, self._own_objective),
                 **({} if self.data_root is None else {"data_root": str(self.data_root)}),
                 "step": self.step,
-                "validation_step": self.validated_at,
-                "validation_clean": clean,
-                "validation_pgd": robust,
-                "validation_inner": self.last_inner,
+                "validation_step": None if seen is None else seen.step,
+                "validation_clean": None if seen is None else seen.clean,
+                "validation_pgd": None if seen is None else seen.pgd,
+                "validation_inner": None if seen is None else seen.inner,
             }
             model.save_pretrained(self.out / name)
         self.fabric.barrier()

@@ -3,22 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from robustdeq.attacks.ascent import climb, gradient_of
 from robustdeq.models.modes import attacking
-from robustdeq.threat import Threat, cross_entropy
+from robustdeq.threat import Linf, Threat, cross_entropy, number
+from robustdeq.training.config import TrainConfig
 from robustdeq.training.draws import Draws
 from robustdeq.training.inner import Loss
-from robustdeq.training.objectives import Adversarial
+from robustdeq.training.objectives import PGDAT, Adversarial, Objective
 
 TOLERATED_GAP = 0.02
 """Accuracy by which the inner attack may be weaker than PGD from cold starts before training warns."""
 
 Attack = Callable[[Tensor, Tensor, int], Tensor]
 """(images, labels, index of the first image) -> attacked images; batches and ranks do not matter."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Validation:
+    """Accuracies on the held-out images, as shares of them."""
+
+    step: int
+    """Number of steps taken."""
+    clean: float
+    pgd: float
+    inner: float | None = None
+    """Under the training's own inner attack, if it has one."""
+    standard: float | None = None
+    """Under PGD from cold starts up the loss of the inner attack, which that is compared with."""
+
+
+def validation_attacks(config: TrainConfig, model: nn.Module, objective: Objective, step: int) -> list[Attack]:
+    """PGD up the cross-entropy; the objective's inner attack, if it has one; PGD up the latter's loss, if another."""
+    adversarial = objective if isinstance(objective, Adversarial) else None
+    threat = Linf(number(config.objective.eps)) if adversarial is None else adversarial.threat
+    settings = config.validation
+    step_size = None if settings.step_size is None else number(settings.step_size)
+    pgd = partial(pgd_attack, model, threat, steps=settings.steps, step_size=step_size, seed=config.seed)
+    if adversarial is None:
+        return [pgd()]
+    draws = Draws(config.seed, step)
+    attacks = [pgd(), inner_attack(model, adversarial, draws)]
+    if not isinstance(adversarial, PGDAT):
+        attacks.append(pgd(climbed=partial(adversarial.climbed, model, draws=draws)))
+    return attacks
 
 
 def correct_counts(
