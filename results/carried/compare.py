@@ -26,6 +26,9 @@ PAIRS = (
     ("carried-living-cold-short", "carried-living-carried1"),
     ("pgdat", "carried-tiny-pgdat"),
     ("trades-random", "carried-tiny-trades-random"),
+    ("carried-cifar10-tiny-trades-random-seed1", "carried-tiny-trades-random-seed1"),
+    ("carried-living-carried1", "carried-living-unroll2"),
+    ("carried-living-cold", "carried-living-unroll2"),
 )
 
 

@@ -13,7 +13,7 @@ from search import seconds_per_step
 
 from robustdeq.recipes import read_recipe
 
-NAMES = ("living-cold", "living-carried1", "living-carried2")
+NAMES = ("living-cold", "living-carried1", "living-carried2", "living-unroll2")
 
 if __name__ == "__main__":
     torch.set_num_threads(1)

@@ -1,10 +1,12 @@
 #!/bin/sh
 # Trains the models that compare cold and carried inner attacks, one after the other, into runs/carried/. From the
-# repository's top, with the folder of the data; each training resumes from its checkpoint:
-#   results/carried/train.sh DATA living-carried1 living-carried2 living-cold tiny-trades-random tiny-pgdat
+# repository's top, with the folder of the data; a name may end in a seed; each training resumes from its checkpoint:
+#   results/carried/train.sh DATA living-carried1 living-cold tiny-pgdat tiny-trades-random tiny-trades-random-seed1
 set -eu
 data=$1
 shift
 for name; do
-  OMP_NUM_THREADS=1 robustdeq train --recipe "results/carried/$name.yaml" --out "runs/carried/$name" --data-root "$data"
+  seed=0
+  case $name in *-seed*) seed=${name##*-seed} ;; esac
+  OMP_NUM_THREADS=1 robustdeq train --recipe "results/carried/${name%-seed*}.yaml" --out "runs/carried/$name" --data-root "$data" --seed "$seed"
 done
