@@ -2,7 +2,8 @@
 
     python results/pace.py DATA RECIPE... [--seconds 1800]
 
-Time per step is the least of three turns, in seconds of the process; validations are not counted.
+Time per step is that of search.py: the mean over steps of the least of three turns, in seconds of the process.
+Validations are not counted.
 """
 
 from __future__ import annotations

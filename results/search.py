@@ -1,11 +1,11 @@
-"""Short trainings of equal time, for results/recipe-search.md: times the steps of all runs in turns, trains, measures.
+"""Short trainings of equal time, for results/equal-time/README.md: times the steps of all runs in turns, trains, measures.
 
-    python results/search.py DATA --plan results/search/first/plan.yaml --out runs/search/first [--only NAME ...]
+    python results/search.py DATA --plan results/equal-time/search/first/plan.yaml --out runs/search [--only NAME ...]
 
-A run gets as many steps as its plan's seconds allow by its time per step, the least of three turns on one thread.
-Everything is judged on the 1,000 held-out images: clean, PGD-10 from cold starts, for a DEQ also its dynamics. A row
-of JSON per run goes to OUT/rows.jsonl, and the last thing printed is the table of all rows there. Runs that have a row
-are not repeated, and a stopped training resumes: with --out results/search/first it only prints what was found.
+A run gets as many steps as its plan's seconds allow by its time per step on one thread. Everything is judged on the
+1,000 held-out images: clean, PGD-10 from cold starts, for a DEQ also its dynamics. A row of JSON per run goes to
+OUT/rows.jsonl, and the last thing printed is the table of all rows there. Runs that have a row are not repeated, and a
+stopped training resumes. With the plan's own folder as OUT it only prints what was found.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from robustdeq.host.yaml_files import read_yaml
 from robustdeq.recipes import merge, parse_config
 from robustdeq.training.validation import correct_counts, pgd_attack
 
-TURNS, STEPS = 3, 6
+TURNS, STEPS = 3, 18
 """Turns in which the runs are timed, and steps in each; the first and the last step of a turn are not counted."""
 
 
@@ -49,8 +49,11 @@ def with_steps(fields: dict[str, Any], steps: int, images: int = 1000) -> rd.Tra
 
 
 def seconds_per_step(runs: dict[str, dict[str, Any]], data: str) -> dict[str, float]:
-    """Seconds of the process per training step, the runs taking turns."""
-    least: dict[str, float] = {}
+    """Seconds of the process per training step, the runs taking turns.
+
+    Each step has the least of its times, and a run the mean over its steps: with random states their depths differ.
+    """
+    least: dict[str, list[float]] = {}
     for turn in range(TURNS):
         for name, fields in runs.items():
             stamps: list[float] = []
@@ -60,10 +63,10 @@ def seconds_per_step(runs: dict[str, dict[str, Any]], data: str) -> dict[str, fl
 
             with tempfile.TemporaryDirectory() as folder:
                 rd.Trainer(with_steps(fields, STEPS, images=8), folder, data_root=data, on_step=stamp).fit()
-            between = min(after - before for before, after in pairwise(stamps[:-1]))  # the last step validates
-            least[name] = min(between, least.get(name, between))
+            between = [after - before for before, after in pairwise(stamps[:-1])]  # the last step validates
+            least[name] = [min(pair) for pair in zip(between, least.get(name, between), strict=True)]
         print(f"timed, turn {turn + 1} of {TURNS}", flush=True)
-    return least
+    return {name: sum(times) / len(times) for name, times in least.items()}
 
 
 def judged(model: Any, data: str) -> dict[str, Any]:
@@ -122,7 +125,7 @@ def main() -> None:
         if name in done:
             continue
         config = with_steps(runs[name], round(plan["seconds"] / known[name]))
-        began = time.process_time()
+        began, environment = time.process_time(), provenance()
         best = rd.Trainer(config, args.out / name, data_root=args.data).fit()
         seconds = round(time.process_time() - began)
         model = rd.load(best).eval()
@@ -134,7 +137,7 @@ def main() -> None:
             "seconds_per_step": round(known[name], 4),
             "seconds": seconds,
             **judged(model, args.data),
-            "environment": provenance(),
+            "environment": environment,
         }
         with rows.open("a") as file:
             file.write(json.dumps(row) + "\n")
