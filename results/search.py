@@ -1,4 +1,4 @@
-"""Short trainings of equal time, for results/equal-time/README.md: times the steps of all runs in turns, trains, measures.
+"""Short trainings of equal time (results/equal-time/README.md): times the steps of all runs in turns, trains, measures.
 
     python results/search.py DATA --plan results/equal-time/search/first/plan.yaml --out runs/search [--only NAME ...]
 
