@@ -1,6 +1,7 @@
 """Every shipped recipe parses and builds; what a user writes is read the same way, or refused by name."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -23,6 +24,22 @@ WANTED = [
     *(f"cifar10-{size}-trades-jacobian{weight}" for size in ("large", "tiny") for weight in ("0.4", "2.0")),
     *(f"cifar10-{size}-pgdat-jacobian0.4" for size in ("large", "tiny")),
 ]
+
+
+RESULTS = Path(__file__).parents[2] / "results"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [*RESULTS.glob("carried/*.yaml"), *RESULTS.glob("equal-time/recipes/*.yaml")],
+    ids=lambda path: path.stem,
+)
+def test_a_recipe_of_the_results_builds_a_model_of_at_most_400_000_parameters(path):
+    config = parse_config(read_recipe(str(path)))
+    config.objective.build()
+    model = rd.create_model(config.model.name, **config.model.options)
+    assert sum(p.numel() for p in model.parameters()) <= 400_000
+    assert config.description
 
 
 def test_the_recipes_are_the_promised_ones():

@@ -38,13 +38,17 @@ def items(folders):
 def test_table_9_compares_random_states_with_the_baseline_of_the_same_inner_attack(tmp_path):
     old = [record("trades", 2.0), record("trades + random", 3.0), record("trades + random, carried J=1", 9.0)]
     new = record("trades, carried J=1", 6.0, objective="trades", states="final", inner="carried", iterations=1)
-    file = write(tmp_path / "speed.json", *old, new)
+    short = record(
+        "trades, carried J=1, unroll 2", 7.0, objective="trades", states="final", inner="carried", iterations=1
+    )
+    file = write(tmp_path / "speed.json", *old, new, short)
     keys = ("training", "method", "inner attack", "images/s", "over baseline", "paper: images/s", "machine")
     assert [tuple(r[key] for key in keys) for r in rows_of([file], "table-9")] == [
         ("TRADES", "baseline", "cold", "2.00", "-", "(24.00)", "a machine"),
         ("TRADES", "+ Sec. 3.3", "cold", "3.00", "1.50", "(30.60)", "a machine"),
         ("TRADES", "+ Sec. 3.3", "carried, J = 1", "9.00", "1.50", "(30.60)", "a machine"),
         ("TRADES", "baseline", "carried, J = 1", "6.00", "-", "(24.00)", "a machine"),
+        ("TRADES", "baseline", "carried, J = 1, unroll 2", "7.00", "-", "(24.00)", "a machine"),
     ]
     assert "PGD-AT baseline, PGD-AT + Sec. 3.3;" in items([file])["Table 9"].what
 

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+from dataclasses import replace
 
 import pytest
 import torch
@@ -85,6 +86,14 @@ def test_training_a_finished_run_again_changes_nothing(tmp_path, stopped):
     assert first.validation is not None
     assert again.validation == first.validation
     assert again.best == first.best
+
+
+def test_a_state_of_an_earlier_version_keeps_its_validation(tmp_path, stopped):
+    first = train(tmp_path)
+    state = load_state(tmp_path)
+    save_state(tmp_path, replace(state, inner=None, standard=None, validated_at=None))
+    stopped(0)
+    assert train(tmp_path).validation == replace(first.validation, inner=None, standard=None)
 
 
 def test_a_changed_configuration_is_refused_and_the_difference_shown(tmp_path):
@@ -200,7 +209,7 @@ def test_the_average_is_what_is_saved_if_there_is_one(tmp_path):
 
 def test_the_best_checkpoint_is_the_one_with_the_highest_validation_pgd_accuracy(tmp_path, monkeypatch):
     scores = iter([3, 9, 5, 9])
-    monkeypatch.setattr("robustdeq.training.trainer.correct_counts", lambda *_, **__: [20, next(scores), 0])
+    monkeypatch.setattr("robustdeq.training.trainer.correct_counts", lambda *_, **__: [20, next(scores), 0, 0])
     trainer = train(tmp_path, {"validation": {"every": 1}})
     assert trainer.best == 9 / 20
     assert rd.load(tmp_path / "best").metadata["step"] == 2
@@ -218,7 +227,7 @@ def test_the_checkpoint_is_chosen_on_held_out_images_and_test_images_are_never_t
 
     def counting(model, x, y, attacks, **options):
         seen.append(x)
-        return [0, 0, 0]
+        return [0] * (1 + len(attacks))
 
     monkeypatch.setattr("robustdeq.training.trainer.correct_counts", counting)
     trainer.fit()

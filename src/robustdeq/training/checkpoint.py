@@ -38,7 +38,7 @@ class TrainingState:
     inner: float | None = None
     """Accuracy of the last validation under the training's own inner attack."""
     standard: float | None = None
-    """Accuracy of the last validation that the inner attack's is compared with."""
+    """Accuracy of the last validation under PGD up the inner attack's loss, where that is not the cross-entropy."""
     validated_at: int | None = None
     """Number of steps taken at the last validation."""
     config: dict[str, Any]

@@ -272,15 +272,14 @@ class Trainer:
         share = math.ceil(len(images) / self.world_size)
         begin = self.rank * share
         own = images.subset(slice(begin, begin + share))
-        attacks = validation_attacks(config, self.evaluated_model(), self.objective, self.step)
-        x, size = own.pixels01(dtype=self.dtype), config.validation.batch_size
-        counts = correct_counts(self.evaluated_model(), x, own.labels, attacks, batch_size=size, first=begin)
+        model, x, size = self.evaluated_model(), own.pixels01(dtype=self.dtype), config.validation.batch_size
+        attacks = validation_attacks(config, model, self.objective, self.step)
+        counts = correct_counts(model, x, own.labels, list(attacks.values()), batch_size=size, first=begin)
         sums = self._reduce(torch.tensor(counts), "sum").tolist()
-        clean, pgd, *inner = (count / len(images) for count in sums)
-        own_attack = {"inner": inner[0], "standard": inner[1] if len(inner) > 1 else pgd} if inner else {}
-        self.validation = Validation(step=self.step, clean=clean, pgd=pgd, **own_attack)
-        if pgd > self.best:
-            self.best = pgd
+        shares = {name: count / len(images) for name, count in zip(("clean", *attacks), sums, strict=True)}
+        self.validation = Validation(step=self.step, **shares)
+        if self.validation.pgd > self.best:
+            self.best = self.validation.pgd
             self._export("best")
 
     def evaluated_model(self) -> nn.Module:
@@ -297,9 +296,10 @@ class Trainer:
         seen, warning = self.validation, None
         if validated and seen is not None:
             row |= {"validation_clean": seen.clean, "validation_pgd": seen.pgd, "validation_inner": seen.inner}
-            if phase != "pretrain" and seen.inner is not None and seen.standard is not None:
+            if phase != "pretrain" and seen.inner is not None:
                 carried = isinstance(getattr(self.objective, "inner", None), Carried)
-                warning = weakness(seen.inner, seen.standard, len(self.validation_images), carried=carried)
+                standard = seen.pgd if seen.standard is None else seen.standard
+                warning = weakness(seen.inner, standard, len(self.validation_images), carried=carried)
         rate = self.config.schedule.batch_size / max(pace.step(), 1e-9)
         log.write(row, rate=rate)
         if self.on_step is not None:
@@ -332,10 +332,10 @@ class Trainer:
     def _restore(self, state: TrainingState) -> None:
         self._restore_weights(state)
         self.best, self.step = state.best, state.step
-        if state.validation is not None and state.validated_at is not None:
+        if state.validation is not None:
             clean, pgd = state.validation
-            own_attack = {"inner": state.inner, "standard": state.standard}
-            self.validation = Validation(step=state.validated_at, clean=clean, pgd=pgd, **own_attack)
+            at = state.step if state.validated_at is None else state.validated_at  # early versions did not say when
+            self.validation = Validation(step=at, clean=clean, pgd=pgd, inner=state.inner, standard=state.standard)
 
     def _restore_weights(self, state: TrainingState) -> None:
         try:

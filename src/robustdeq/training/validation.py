@@ -35,22 +35,22 @@ class Validation:
     inner: float | None = None
     """Under the training's own inner attack, if it has one."""
     standard: float | None = None
-    """Under PGD from cold starts up the loss of the inner attack, which that is compared with."""
+    """Under PGD up the loss of the inner attack, where that is not the cross-entropy that `pgd` climbs."""
 
 
-def validation_attacks(config: TrainConfig, model: nn.Module, objective: Objective, step: int) -> list[Attack]:
-    """PGD up the cross-entropy; the objective's inner attack, if it has one; PGD up the latter's loss, if another."""
+def validation_attacks(config: TrainConfig, model: nn.Module, objective: Objective, step: int) -> dict[str, Attack]:
+    """The attacks of a validation, by the fields of `Validation` that hold what they leave."""
     adversarial = objective if isinstance(objective, Adversarial) else None
     threat = Linf(number(config.objective.eps)) if adversarial is None else adversarial.threat
     settings = config.validation
     step_size = None if settings.step_size is None else number(settings.step_size)
     pgd = partial(pgd_attack, model, threat, steps=settings.steps, step_size=step_size, seed=config.seed)
     if adversarial is None:
-        return [pgd()]
+        return {"pgd": pgd()}
     draws = Draws(config.seed, step)
-    attacks = [pgd(), inner_attack(model, adversarial, draws)]
+    attacks = {"pgd": pgd(), "inner": inner_attack(model, adversarial, draws)}
     if not isinstance(adversarial, PGDAT):
-        attacks.append(pgd(climbed=partial(adversarial.climbed, model, draws=draws)))
+        attacks["standard"] = pgd(climbed=partial(adversarial.climbed, model, draws=draws))
     return attacks
 
 

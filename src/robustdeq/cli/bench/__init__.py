@@ -113,7 +113,7 @@ COLUMNS: dict[str, tuple[str, Callable[[Any], str], str]] = {
         "median and middle half of the speedups of single rounds",
     ),
     "images/s": ("samples_per_second", "{:.1f}".format, "of ours"),
-    "/cold": ("over_cold", "{:.2f}x".format, "ours with cold gradients over this one"),
+    "/cold": ("over_cold", "{:.2f}x".format, "ours with cold gradients and the model's own unrolling over this one"),
     "left": ("left", str, "images that stay correct"),
     "f": ("f_equivalents", "{:.0f}".format, "multiply-adds of ours, in evaluations of f"),
     "MMAC": ("macs", lambda macs: f"{macs / 1e6:.1f}", "million multiply-adds per image"),

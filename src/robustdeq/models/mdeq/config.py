@@ -36,14 +36,8 @@ class MDEQConfig:
     """Pixel normalisation (x - mean) / std as the model's first layer; none by default."""
 
     def __post_init__(self) -> None:
-        for name in (
-            "channels",
-            "head_channels",
-            "encoder_channels",
-            "encoder_blocks",
-            "mean",
-            "std",
-        ):  # lists in JSON and YAML
+        lists = ("channels", "head_channels", "encoder_channels", "encoder_blocks", "mean", "std")
+        for name in lists:  # as JSON and YAML have them
             value = getattr(self, name)
             if value is not None:
                 object.__setattr__(self, name, tuple(value))

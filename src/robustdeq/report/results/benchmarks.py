@@ -38,7 +38,7 @@ class TrainingSpeed(Timing):
     """pgdat or trades."""
     random: bool
     how: str
-    """The inner attack, such as "cold" or "carried, J = 1", and whether the step was compiled."""
+    """The inner attack, such as "cold" or "carried, J = 1", a shorter unrolling, and whether the step was compiled."""
 
 
 @dataclass(frozen=True)
