@@ -42,6 +42,19 @@ def test_earlier_work_is_weighed_by_its_size(tracker):
     assert tracker(*works).forecast(Effort(cost=50.0, images=1.0)) == pytest.approx(1.0)
 
 
+def test_no_time_is_named_for_work_that_outlasts_its_forecast(tracker, monkeypatch):
+    found = tracker((Effort(cost=100.0, images=10.0), 10.0, 0.0))
+    under_way, all_left = Effort(cost=50.0, images=1.0), Effort(cost=80.0, images=2.0)
+    now = [10.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    found.begin(under_way)
+    now[0] = 14.0
+    assert found.remaining(all_left, within=True) == pytest.approx(4.0)
+    assert found.remaining(all_left, within=False) == pytest.approx(8.0)
+    now[0] = 15.5  # 5 s were expected
+    assert found.remaining(all_left, within=True) is None
+
+
 @pytest.mark.parametrize(("budget", "over"), [(11.5, True), (12.5, False)])
 def test_work_that_would_exceed_the_budget_is_not_started(tracker, budget, over):
     found = tracker((Effort(cost=100.0, images=10.0), 10.0, 0.0), budget=budget)

@@ -40,7 +40,8 @@ class Progress:
     rate: float
     """Images per second and attack, over this run."""
     remaining: float | None
-    """Expected seconds to the end; None before anything is done, and after the attacks."""
+    """Expected seconds to the end; None where they are not known: before anything is done, when an attack has taken
+    longer than expected, and after the attacks."""
     robust: Interval
     """Where the accuracy under the union of all attacks must lie."""
 
@@ -120,9 +121,15 @@ class Tracker:
         self._reported = time.monotonic() if due else self._reported
         return due
 
-    def spent(self) -> float:
-        """Seconds of the forecast for the work under way that have passed."""
-        return min(self.elapsed(), self.forecast(self._effort) or 0.0)
+    def remaining(self, effort: Effort, *, within: bool) -> float | None:
+        """Expected seconds for this effort; `within` says that work of it is under way, whose time passes.
+
+        None before anything is done, and where the work under way has outlasted its forecast.
+        """
+        expected, own = self.forecast(effort), self.forecast(self._effort)
+        if not within or expected is None or own is None:
+            return expected
+        return expected - self.elapsed() if self.elapsed() <= own else None
 
 
 class Bounds:

@@ -208,27 +208,28 @@ class Runner:
             self.given_up = self._doing
             raise _OutOfTime
         if self.tracker.is_due():
-            self._report(f"{self._where}, pass {int(queries.max()):,}", spent=self.tracker.spent())
+            self._report(f"{self._where}, pass {int(queries.max()):,}")
 
     def say(self, doing: str) -> None:
         """Report what is being done after the attacks, for which there is no forecast."""
         self._doing = doing
         self.report(replace(self._progress(), remaining=None))
 
-    def _report(self, where: str = "", spent: float = 0.0) -> None:
-        """Report the progress; within an attack, where it is and how many seconds of its forecast have passed."""
+    def _report(self, where: str = "") -> None:
+        """Report the progress; within an attack, where it is."""
         if self.world_size > 1 and not where and time.monotonic() - self._refreshed > REFRESH:
             self._refresh()
-        self.report(self._progress(where, spent))
+        self.report(self._progress(where))
 
-    def _progress(self, where: str = "", spent: float = 0.0) -> Progress:
-        remaining = self.tracker.forecast(self._effort(i for i in self.schedule.items if i not in self._done))
+    def _progress(self, where: str = "") -> Progress:
+        effort = self._effort(i for i in self.schedule.items if i not in self._done)
+        remaining = self.tracker.remaining(effort, within=bool(where))
         return Progress(
             doing=self._doing + where,
             done=len(self._done),
             total=len(self.schedule.items),
             rate=self.tracker.rate(),
-            remaining=None if remaining is None else (remaining - spent) / self.world_size,
+            remaining=None if remaining is None else remaining / self.world_size,
             robust=self.bounds.now(),
         )
 
