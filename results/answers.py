@@ -1,4 +1,4 @@
-"""What the stores of results/equal-time answer: accuracies by training, differences with intervals over images and seeds.
+"""What the stores of results/equal-time answer: accuracies by training, and differences over images and seeds.
 
     python results/answers.py [--stores results/equal-time/stores] [--images 1000]
 
