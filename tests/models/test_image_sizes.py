@@ -150,6 +150,6 @@ def test_an_encoder_may_be_narrower_before_its_last_convolution(make_mdeq, make_
         ({"encoder_channels": ("4",)}, "encoder_channels: expected whole numbers"),
     ],
 )
-def test_an_encoder_that_the_stem_has_no_place_for_is_refused(make_mdeq, options, words):
+def test_an_encoder_that_the_stem_has_no_place_for_is_refused(make_mdeq, options, words, as_installed):
     with pytest.raises(ValueError, match=words):
         make_mdeq(downsample=2, **options)
