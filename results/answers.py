@@ -1,6 +1,6 @@
-"""What the stores of results/equal-time answer: accuracies by training, and differences over images and seeds.
+"""What the stores of results/ answer: accuracies by training, and differences over images and seeds.
 
-    python results/answers.py [--stores results/equal-time/stores] [--images 1000]
+    python results/answers.py [--stores results/stores] [--images 1000]
 
 A store is named after its model and seed, such as trades-random-seed1. Trainings without a store are left out, and so
 are differences for which a method has fewer than two. Accuracies are of the deployed predictor, 95 % intervals in
@@ -62,7 +62,7 @@ def difference(a: dict[int, Store], b: dict[int, Store], column: str, images: in
 def main() -> None:
     """Print both tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--stores", type=Path, default=Path("results/equal-time/stores"))
+    parser.add_argument("--stores", type=Path, default=Path("results/stores"))
     parser.add_argument("--images", type=int, default=1000, help="the first test images, as many")
     args = parser.parse_args()
     stores = {method: trainings(args.stores, method) for method in METHODS}

@@ -1,6 +1,6 @@
-"""Short trainings of equal time (results/equal-time/README.md): times the steps of all runs in turns, trains, measures.
+"""Short trainings of equal time (results/search/README.md): times the steps of all runs in turns, trains, measures.
 
-    python results/search.py DATA --plan results/equal-time/search/first/plan.yaml --out runs/search [--only NAME ...]
+    python results/search.py DATA --plan results/search/first/plan.yaml --out runs/search [--only NAME ...]
 
 A run gets as many steps as its plan's seconds allow by its time per step on one thread. Everything is judged on the
 1,000 held-out images: clean, PGD-10 from cold starts, for a DEQ also its dynamics. A row of JSON per run goes to

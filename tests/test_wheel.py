@@ -59,4 +59,4 @@ def test_the_installed_wheel_runs_outside_the_checkout(built, tmp_path):
     assert run.returncode == 0, run.stderr
     file, model = run.stdout.splitlines()
     assert Path(file).is_relative_to(site)
-    assert model == "mdeq-tiny"
+    assert model == "mdeq-thin"

@@ -2,7 +2,7 @@
 
     python results/carried/compare.py
 
-Reads results/stores; models whose stores are missing are left out. All numbers are over the first 500 test images.
+Reads the stores here and, of the recipes, those of results/frozen; models whose stores are missing are left out. All numbers are over the first 500 test images.
 """
 
 from __future__ import annotations
@@ -15,28 +15,29 @@ from numpy.typing import NDArray
 from robustdeq.evaluation import Store, metrics
 from robustdeq.evaluation.analysis.statistics import bootstrap_difference, wilson
 
-STORES = Path("results/stores")
+STORES = Path("results/carried/stores"), Path("results/frozen/stores")
 IMAGES = 500
 COLUMNS = (("clean",), ("pgd-ready",), ("aa-ready", "aa-strongest"))
 """The attacks of a column: the first that the store has. A cold model of the recipes has the stronger AutoAttack, along
 the strongest oracle of its grid."""
 PAIRS = (
-    ("carried-living-cold", "carried-living-carried1"),
-    ("carried-living-cold", "carried-living-carried2"),
-    ("carried-living-cold-short", "carried-living-carried1"),
-    ("pgdat", "carried-tiny-pgdat"),
-    ("trades-random", "carried-tiny-trades-random"),
-    ("carried-cifar10-tiny-trades-random-seed1", "carried-tiny-trades-random-seed1"),
-    ("carried-living-carried1", "carried-living-unroll2"),
-    ("carried-living-cold", "carried-living-unroll2"),
+    ("living-cold", "living-carried1"),
+    ("living-cold", "living-carried2"),
+    ("living-cold-short", "living-carried1"),
+    ("pgdat", "tiny-pgdat"),
+    ("trades-random", "tiny-trades-random"),
+    ("cifar10-tiny-trades-random-seed1", "tiny-trades-random-seed1"),
+    ("living-carried1", "living-unroll2"),
+    ("living-cold", "living-unroll2"),
 )
 
 
 def survivors(name: str, column: tuple[str, ...]) -> NDArray[np.bool_] | None:
     """Which images are right, clean and under the column's attack; None where it was not run."""
-    if not (STORES / name).exists():
+    folder = next((folder / name for folder in STORES if (folder / name).exists()), None)
+    if folder is None:
         return None
-    store = Store(STORES / name)
+    store = Store(folder)
     attacks = [attack for attack in column if attack in store.manifest.attacks and store.complete(attack)][:1]
     if not attacks and column != ("clean",):
         return None

@@ -7,10 +7,10 @@ data=$1
 shift
 export OMP_NUM_THREADS=1
 for name; do
-  checkpoint=results/checkpoints/$name
-  [ -e "$checkpoint" ] || checkpoint=$name
+  checkpoint=results/carried/checkpoints/$name
+  [ -e "$checkpoint" ] || checkpoint=results/frozen/checkpoints/$name
   store=runs/carried-stores/$name
-  robustdeq evaluate "$checkpoint" --suite results/suites/carried.yaml --limit 500 --batch-size 125 --out "$store" --data-root "$data"
-  python results/condense.py "$store" "results/stores/carried-$name"
+  robustdeq evaluate "$checkpoint" --suite results/suites/quick-and-autoattack.yaml --limit 500 --batch-size 125 --out "$store" --data-root "$data"
+  python results/condense.py "$store" "results/carried/stores/$name"
 done
 python results/carried/compare.py

@@ -14,7 +14,7 @@ from robustdeq.recipes import parse_config, read_recipe
 from robustdeq.training import Draws
 from robustdeq.training.validation import correct_counts, inner_attack, pgd_attack
 
-NAME = "cifar10-tiny-trades-random"
+NAME = "results/frozen/checkpoints/cifar10-tiny-trades-random"
 SETTINGS = {
     "KL, cold": {},
     "KL, carried": {"inner": "carried"},
@@ -27,7 +27,7 @@ if __name__ == "__main__":
     images = load_dataset("cifar10", sys.argv[1]).validation.subset(slice(0, 250))
     x, y = images.pixels01(dtype=torch.float32), images.labels
     model = rd.load(sys.argv[2] if len(sys.argv) > 2 else NAME).eval()
-    objective = parse_config(read_recipe(NAME)).objective
+    objective = parse_config(read_recipe("results/frozen/recipes/tiny-trades-random.yaml")).objective
     attacks = [pgd_attack(model, rd.Linf(8 / 255), steps=10, step_size=2 / 255, seed=0)]
     for changes in SETTINGS.values():
         attacks += [inner_attack(model, replace(objective, **changes).build(), Draws(0, step)) for step in (1, 2)]

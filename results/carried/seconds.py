@@ -17,7 +17,7 @@ NAMES = ("living-cold", "living-carried1", "living-carried2", "living-unroll2")
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    runs = {name: read_recipe(Path(__file__).with_name(f"{name}.yaml")) for name in NAMES}
+    runs = {name: read_recipe(Path(__file__).parent / f"recipes/{name}.yaml") for name in NAMES}
     found = seconds_per_step(runs, sys.argv[1])
     for name, seconds in found.items():
         print(f"{name}: {seconds:.3f} s, {found[NAMES[0]] / seconds:.2f}x")

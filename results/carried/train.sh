@@ -8,5 +8,5 @@ shift
 for name; do
   seed=0
   case $name in *-seed*) seed=${name##*-seed} ;; esac
-  OMP_NUM_THREADS=1 robustdeq train --recipe "results/carried/${name%-seed*}.yaml" --out "runs/carried/$name" --data-root "$data" --seed "$seed"
+  OMP_NUM_THREADS=1 robustdeq train --recipe "results/carried/recipes/${name%-seed*}.yaml" --out "runs/carried/$name" --data-root "$data" --seed "$seed"
 done

@@ -49,13 +49,25 @@ def test_resnet18_has_11_2_million_parameters():
     assert count(rd.create_model("resnet18")) == pytest.approx(11.2e6, rel=0.005)
 
 
+def test_the_models_of_the_tiny_recipes_are_of_equal_size():
+    assert count(rd.create_model("mdeq-thin")) == 348_130
+    assert count(rd.create_model("resnet-thin")) == 348_850
+
+
+def test_a_preset_is_known_by_all_its_sizes():
+    thin = dict(rd.create_model("mdeq-thin", num_classes=5, dropout=0.3).architecture.options)
+    assert rd.create_model("mdeq", **thin).model_name == "mdeq-thin"
+    assert rd.create_model("mdeq", **thin | {"encoder_channels": (16,)}).model_name == "mdeq"
+    assert rd.create_model("mdeq-thin", encoder_channels=(16,)).model_name == "mdeq"
+
+
 def test_list_models_filters_by_pattern():
-    assert {"mdeq-large", "mdeq-small", "mdeq-tiny", "mdeq-nano", "resnet18", "resnet-tiny"} <= set(rd.list_models())
-    assert rd.list_models("resnet*") == ["resnet", "resnet-tiny", "resnet18"]
+    assert {"mdeq-large", "mdeq-small", "mdeq-tiny", "mdeq-thin", "mdeq-nano", "resnet18", "resnet-tiny", "resnet-thin"} <= set(rd.list_models())
+    assert rd.list_models("resnet*") == ["resnet", "resnet-thin", "resnet-tiny", "resnet18"]
     assert rd.list_models("nothing-*") == []
 
 
-@pytest.mark.parametrize("name", ["mdeq-tiny", "mdeq-nano", "resnet-tiny"])
+@pytest.mark.parametrize("name", ["mdeq-tiny", "mdeq-thin", "mdeq-nano", "resnet-tiny", "resnet-thin"])
 def test_options_override_the_named_model(name):
     model = rd.create_model(name, num_classes=7, in_channels=2).eval()
     with torch.no_grad():

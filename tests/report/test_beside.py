@@ -155,7 +155,7 @@ def test_suggested_commands_write_to_a_store_only_if_they_score_the_same_predict
 def test_suggested_recipes_exist_and_are_trained_only_if_their_weights_are_not_shipped(tmp_path):
     for name, changes in (
         ("digits", {}),
-        ("tiny", {"data": "cifar10", "model": "mdeq-tiny"}),
+        ("tiny", {"data": "cifar10", "model": "mdeq-thin"}),
         ("large", {"data": "cifar10"}),
     ):
         two_attacks(tmp_path / name, objective=None, **changes)

@@ -36,6 +36,19 @@ _PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
             "downsample": 2,
         },
     ),
+    "mdeq-thin": (
+        "mdeq",
+        {
+            "channels": (32, 64),
+            "expansion": 1,
+            "dropout": 0.0,
+            "head_channels": (16, 40),
+            "final_channels": 448,
+            "downsample": 2,
+            "encoder_channels": (24,),
+            "encoder_blocks": (1, 0),
+        },
+    ),
     "mdeq-nano": (
         "mdeq",
         {
@@ -51,6 +64,7 @@ _PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "resnet18": ("resnet", {"widths": (64, 128, 256, 512)}),
     "resnet-tiny": ("resnet", {"widths": (24, 48, 96), "blocks": (2, 2, 2)}),
+    "resnet-thin": ("resnet", {"widths": (8, 32, 64, 112), "blocks": (0, 2, 2, 1)}),
 }
 
 B = TypeVar("B", bound=Callable[..., nn.Module])
@@ -80,10 +94,10 @@ def list_models(pattern: str = "*") -> list[str]:
 
 @overload
 def create_model(
-    name: Literal["mdeq-large", "mdeq-small", "mdeq-tiny", "mdeq-nano", "mdeq"], **options: Any
+    name: Literal["mdeq-large", "mdeq-small", "mdeq-tiny", "mdeq-thin", "mdeq-nano", "mdeq"], **options: Any
 ) -> MDEQ: ...
 @overload
-def create_model(name: Literal["resnet18", "resnet-tiny", "resnet"], **options: Any) -> ResNet: ...
+def create_model(name: Literal["resnet18", "resnet-tiny", "resnet-thin", "resnet"], **options: Any) -> ResNet: ...
 @overload
 def create_model(name: str, **options: Any) -> Any: ...
 def create_model(name: str, **options: Any) -> Any:
@@ -149,11 +163,16 @@ def _builder(architecture: str) -> Callable[..., Any]:
 
 def preset_of(architecture: str, options: Mapping[str, Any]) -> str:
     """The named model with these sizes, or the name of the architecture if there is none."""
+    given = _tuples(options)
     for name, (kind, preset) in _PRESETS.items():
-        sizes = [key for key in ("channels", "widths") if key in preset]
-        if kind == architecture and all([*options.get(key, ())] == [*preset[key]] for key in sizes):
+        sizes = {key: value for key, value in _tuples(preset).items() if key not in ("in_channels", "dropout")}
+        if kind == architecture and sizes.items() <= given.items():
             return name
     return architecture
+
+
+def _tuples(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
 
 
 def _options(builder: Callable[..., Any]) -> tuple[list[str], bool]:

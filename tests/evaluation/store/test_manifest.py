@@ -12,7 +12,7 @@ from robustdeq.threat import Linf
 from tests.evaluation.manifests import manifest, record
 from tests.evaluation.predictors import EPS, images, small_deq
 
-STORES = Path(__file__).parents[3] / "results/stores"
+RESULTS = Path(__file__).parents[3] / "results"
 
 
 def test_a_manifest_that_is_written_and_read_is_the_same():
@@ -35,7 +35,7 @@ def test_a_new_manifest_names_the_model_s_kind_and_the_command(tmp_path):
         assert content["asked"] == [asked]
 
 
-@pytest.mark.parametrize("folder", sorted(STORES.iterdir()), ids=lambda folder: folder.name)
+@pytest.mark.parametrize("folder", [path.parent for path in sorted(RESULTS.glob("**/stores/*/manifest.json"))], ids=lambda folder: f"{folder.parts[-3]}-{folder.name}")
 def test_stores_of_earlier_versions_are_read(folder):
     found = Store(folder).manifest
     assert found.attacks.keys() == json.loads((folder / "manifest.json").read_text())["attacks"].keys()

@@ -111,7 +111,7 @@ def _family(sources: Sources) -> str:
     """The recipes of the size and data of the results, without any of the trainings."""
     trained = {run.settings.model for run in sources.runs if run.settings is not None}
     models = {r.manifest.model.kind for r in sources.results} or trained
-    size = "tiny" if "mdeq-tiny" in models else "large"
+    size = "tiny" if "mdeq-thin" in models else "large"
     digits = any(r.manifest.data.name == "digits" for r in sources.results) or (
         not sources.results and "mdeq-nano" in models
     )

@@ -23,7 +23,7 @@ RANDOM, ENTROPY = "Does Sec. 3.3 help?", "Does Sec. 3.2 help?"
 BOTH, RESNET = "Do they compose?", "Does a DEQ beat the ResNet of equal size?"
 QUESTIONS = (RANDOM, ENTROPY, BOTH, RESNET)
 UNFINISHED = "unfinished"
-EQUAL_SIZE = {"mdeq-large": "resnet18", "mdeq-tiny": "resnet-tiny"}
+EQUAL_SIZE = {"mdeq-large": "resnet18", "mdeq-tiny": "resnet-tiny", "mdeq-thin": "resnet-thin"}
 
 Pair = tuple[str, Result, Result]
 """A question, the result without what it asks about, and the result with it."""
