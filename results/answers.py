@@ -1,10 +1,11 @@
 """What the stores of results/ answer: accuracies by training, and differences over images and seeds.
 
-    python results/answers.py [--stores results/stores] [--images 1000]
+    python results/answers.py [--stores results/stores]
 
-A store is named after its model and seed, such as trades-random-seed1. Trainings without a store are left out, and so
-are differences for which a method has fewer than two. Accuracies are of the deployed predictor, 95 % intervals in
-brackets: of one training over images, of a difference over images and seeds (`metrics.hierarchical_difference`).
+A store is named after its model and seed, such as trades-random-seed1. Trainings without a store are left out.
+Accuracies are of the deployed predictor, on the first test images, as many as were attacked. 95 % intervals in
+brackets: of one training over images, of a difference over images and seeds (`hierarchical_difference`), or over images
+alone where a method was trained only once.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from robustdeq.evaluation import Store, metrics
 from robustdeq.evaluation.analysis.seeds import hierarchical_difference
-from robustdeq.evaluation.analysis.statistics import wilson
+from robustdeq.evaluation.analysis.statistics import bootstrap_difference, wilson
 
 METHODS = ("pgdat", "pgdat-random", "trades", "trades-random", "resnet-pgdat", "resnet-trades")
 PAIRS = (
@@ -38,45 +39,55 @@ def trainings(folder: Path, method: str) -> dict[int, Store]:
     return dict(sorted(found.items()))
 
 
-def right(store: Store, column: str, images: int) -> NDArray[np.bool_] | None:
-    """Which images are right, clean and under the column's attack; None where it was not run on so many."""
-    names = [name for name in COLUMNS[column] if name in store.manifest.attacks and store.complete(name)][:1]
+def right(store: Store, column: str) -> NDArray[np.bool_] | None:
+    """Which of the first images are right, clean and under the column's attack, up to where it was run; or None."""
+    names = [name for name in COLUMNS[column] if name in store.manifest.attacks][:1]
     if column != "clean" and not names:
         return None
     correct, tried = metrics.outcomes(store, names)
-    return correct.all(1)[:images] if tried[:images].all() and len(tried) >= images else None
+    count = len(tried) if tried.all() else int(tried.all(1).argmin())
+    return correct.all(1)[:count] if count else None
 
 
-def difference(a: dict[int, Store], b: dict[int, Store], column: str, images: int) -> str:
-    """Method b less method a, or nothing where a method has fewer than two trainings with this column."""
+def share(correct: NDArray[np.bool_] | None) -> str:
+    """An accuracy with its interval and the number of images; nothing where there is none."""
+    return "" if correct is None else f"{wilson(int(correct.sum()), len(correct))} of {len(correct):,}"
+
+
+def difference(a: dict[int, Store], b: dict[int, Store], column: str) -> str:
+    """Method b less method a on the images that all trainings share, or nothing where one has none.
+
+    Over images and seeds; with one training of each, over images alone.
+    """
     left, right_ = (
-        [found for store in stores.values() if (found := right(store, column, images)) is not None] for stores in (a, b)
+        [found for store in stores.values() if (found := right(store, column)) is not None] for stores in (a, b)
     )
-    if min(len(left), len(right_)) < 2:
+    if not left or not right_:
         return ""
-    found = hierarchical_difference(np.stack(left), np.stack(right_))
+    count = min(map(len, [*left, *right_]))
+    left, right_ = np.stack([r[:count] for r in left]), np.stack([r[:count] for r in right_])
+    if min(len(left), len(right_)) > 1:
+        found = hierarchical_difference(left, right_)
+    else:
+        found = bootstrap_difference(left[0], right_[0])
     value, low, high = (100 * part for part in (found.value, found.low, found.high))
-    return f"{value:+.1f} [{low:+.1f}, {high:+.1f}] ({len(left)} and {len(right_)} seeds)"
+    return f"{value:+.1f} [{low:+.1f}, {high:+.1f}] ({len(left)} and {len(right_)} trainings, {count:,} images)"
 
 
 def main() -> None:
     """Print both tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--stores", type=Path, default=Path("results/stores"))
-    parser.add_argument("--images", type=int, default=1000, help="the first test images, as many")
     args = parser.parse_args()
     stores = {method: trainings(args.stores, method) for method in METHODS}
     head = f"{' | '.join(COLUMNS)} |"
     print(f"| training | seed | {head}\n|---|---|{'---|' * len(COLUMNS)}")
     for method, seeds in stores.items():
         for seed, store in seeds.items():
-            found = [right(store, column, args.images) for column in COLUMNS]
-            shares = ["" if r is None else str(wilson(int(r.sum()), len(r))) for r in found]
-            print(f"| {method} | {seed} | {' | '.join(shares)} |")
+            print(f"| {method} | {seed} | {' | '.join(share(right(store, column)) for column in COLUMNS)} |")
     print(f"\n| difference, points | {head}\n|---|{'---|' * len(COLUMNS)}")
     for name, a, b in PAIRS:
-        found = [difference(stores[a], stores[b], column, args.images) for column in COLUMNS]
-        print(f"| {name} | {' | '.join(found)} |")
+        print(f"| {name} | {' | '.join(difference(stores[a], stores[b], column) for column in COLUMNS)} |")
 
 
 if __name__ == "__main__":

@@ -62,7 +62,16 @@ def test_a_preset_is_known_by_all_its_sizes():
 
 
 def test_list_models_filters_by_pattern():
-    assert {"mdeq-large", "mdeq-small", "mdeq-tiny", "mdeq-thin", "mdeq-nano", "resnet18", "resnet-tiny", "resnet-thin"} <= set(rd.list_models())
+    assert {
+        "mdeq-large",
+        "mdeq-small",
+        "mdeq-tiny",
+        "mdeq-thin",
+        "mdeq-nano",
+        "resnet18",
+        "resnet-tiny",
+        "resnet-thin",
+    } <= set(rd.list_models())
     assert rd.list_models("resnet*") == ["resnet", "resnet-thin", "resnet-tiny", "resnet18"]
     assert rd.list_models("nothing-*") == []
 

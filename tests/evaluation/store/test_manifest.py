@@ -35,7 +35,11 @@ def test_a_new_manifest_names_the_model_s_kind_and_the_command(tmp_path):
         assert content["asked"] == [asked]
 
 
-@pytest.mark.parametrize("folder", [path.parent for path in sorted(RESULTS.glob("**/stores/*/manifest.json"))], ids=lambda folder: f"{folder.parts[-3]}-{folder.name}")
+@pytest.mark.parametrize(
+    "folder",
+    [path.parent for path in sorted(RESULTS.glob("**/stores/*/manifest.json"))],
+    ids=lambda folder: f"{folder.parts[-3]}-{folder.name}",
+)
 def test_stores_of_earlier_versions_are_read(folder):
     found = Store(folder).manifest
     assert found.attacks.keys() == json.loads((folder / "manifest.json").read_text())["attacks"].keys()
