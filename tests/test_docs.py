@@ -21,7 +21,7 @@ PAGES = sorted(p for p in (ROOT / "docs").rglob("*.md") if "decisions" not in p.
 EXTEND = [p for p in PAGES if "extend" in p.parts]
 WITH_PYTHON = [p for p in PAGES if "```python" in p.read_text() and p not in EXTEND]
 PROSE = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-PROSE += [*sorted((ROOT / "results").glob("**/*.md"))]
+PROSE += [p for p in sorted((ROOT / "results").rglob("*.md")) if "report" not in p.parts]
 PROSE += [ROOT / "benchmarks" / "README.md"]
 TORCHRUN = re.compile(r"^torchrun .* -m robustdeq\.cli\.main ")
 

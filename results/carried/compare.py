@@ -2,8 +2,8 @@
 
     python results/carried/compare.py
 
-Reads the stores here and those of results/frozen; models whose stores are missing are left out. All numbers are over the
-first 500 test images.
+Reads the stores here and those of results/frozen; models whose stores are missing are left out. All numbers are over
+the first 500 test images.
 """
 
 from __future__ import annotations
