@@ -1,6 +1,7 @@
 """The checkpoints that are shipped with robustdeq."""
 
 import json
+import re
 import subprocess
 import sys
 from functools import cache
@@ -36,6 +37,14 @@ def test_a_shipped_checkpoint_loads_by_name_and_says_what_it_was_trained_for(nam
     logits = model(torch.rand(2, *model.metadata["image_shape"], generator=torch.Generator().manual_seed(0)))
     assert logits.shape == (2, 10)
     assert bool(logits.isfinite().all())
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("cifar10")])
+def test_a_shipped_checkpoint_has_a_card_with_its_accuracies(name):
+    card = (shipped()[name] / "README.md").read_text()
+    assert f"rd.load('{name}')" in card
+    for attack in ("clean", "PGD-10", "AutoAttack"):
+        assert re.search(rf"^{attack} +\d+\.\d+% \[.*\] of [\d,]+ test images$", card, re.M)
 
 
 def test_the_shipped_model_of_digits_classifies_the_embedded_test_images():
