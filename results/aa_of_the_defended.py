@@ -1,26 +1,23 @@
 """Compares AutoAttack on a defended model with AutoAttack on the undefended one, on the images of both stores.
 
-    python results/aa_of_the_defended.py trades trades-random
+    python results/aa_of_the_defended.py results/frozen/stores/trades results/frozen/stores/trades-defended-sign
 
-Each model is attacked by its own AutoAttack. The stores hold different numbers of images, which the report cannot pair.
+Each model is attacked by its own AutoAttack. The stores may hold different numbers of images, which the report cannot
+pair.
 """
 
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
-from robustdeq.evaluation import Store, metrics
+from answers import right, share
+
+from robustdeq.evaluation import Store
 from robustdeq.evaluation.analysis.statistics import bootstrap_difference
 
-STORES = Path(__file__).parent / "stores"
-ATTACK = ["aa-strongest"]
-
-for name in sys.argv[1:]:
-    undefended, defended = (
-        metrics.outcomes(Store(STORES / folder), ATTACK)[0].all(axis=1) for folder in (name, f"{name}-defended-sign")
-    )
-    count = len(defended)
-    gain = bootstrap_difference(undefended[:count], defended)
-    shares = f"{undefended[:count].mean():.1%} undefended, {defended.mean():.1%} defended"
-    sys.stdout.write(f"{name}, {count} images: {shares}, {gain}\n")
+undefended, defended = (right(Store(path), "AutoAttack") for path in sys.argv[1:3])
+if undefended is None or defended is None:
+    sys.exit("one of the stores has no AutoAttack")
+count = min(len(undefended), len(defended))
+gain = bootstrap_difference(undefended[:count], defended[:count])
+sys.stdout.write(f"{share(undefended[:count])} undefended, {share(defended[:count])} defended: {gain}\n")

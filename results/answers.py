@@ -66,10 +66,11 @@ def difference(a: dict[int, Store], b: dict[int, Store], column: str) -> str:
         return ""
     count = min(map(len, [*left, *right_]))
     left, right_ = np.stack([r[:count] for r in left]), np.stack([r[:count] for r in right_])
-    if min(len(left), len(right_)) > 1:
-        found = hierarchical_difference(left, right_)
-    else:
+    if min(len(left), len(right_)) == 1:
+        left, right_ = left[:1], right_[:1]
         found = bootstrap_difference(left[0], right_[0])
+    else:
+        found = hierarchical_difference(left, right_)
     value, low, high = (100 * part for part in (found.value, found.low, found.high))
     return f"{value:+.1f} [{low:+.1f}, {high:+.1f}] ({len(left)} and {len(right_)} trainings, {count:,} images)"
 

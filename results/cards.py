@@ -39,8 +39,7 @@ def main() -> None:
         name = f"cifar10-tiny-{method}"
         model = rd.load(name)
         numbers = Accuracies(Store(STORES / f"{method}-seed0"))
-        card = model_card(None, model.model_name or "model", model.metadata, (), [numbers])
-        card = card.replace("PATH-OF-THIS-FOLDER", name).replace(f"# {model.model_name}\n", f"# {name}\n", 1)
+        card = model_card(name, model.model_name or "model", model.metadata, (), [numbers])
         (CHECKPOINTS / name / "README.md").write_text(card)
 
 

@@ -1,6 +1,6 @@
 """A copy of a store that is small enough to be kept under version control.
 
-    python results/condense.py runs/results/trades-random results/stores/trades-random
+    python results/condense.py runs/stores/trades-seed0 results/stores/trades-seed0
 
 The copy keeps every prediction of every image, attack, predictor and state, so that all accuracies can be computed.
 It keeps entropies; under the grid, apart from its strongest attack on each predictor, only at the deployed state.
@@ -9,8 +9,7 @@ It keeps the audit's verdict. Margin and loss are null; adversarial images and t
 Copies made before this line was written have entropies of three significant digits, and say so in their notes. There
 2 to 5 % of the images have equal entropies clean and attacked, which Table 6 shows beside its shares.
 
-A copy can be resumed. Condense a store only when its grid is complete: before that no attack is known as the strongest,
-and the copy lacks entropies that are not computed again.
+A copy can be resumed. Before the grid is complete it keeps all entropies.
 """
 
 from __future__ import annotations
@@ -36,6 +35,8 @@ def condense(source: Store, target: Store) -> None:
     light = set(metrics.grid_attacks(source))
     if light and all(source.complete(attack) for attack in light):
         light -= {metrics.strongest(source, predictor=name).attack for name in manifest.predictors}
+    else:  # no attack is known as the strongest yet
+        light = set()
     for attack in source.attacks:
         for shard in source.shards(attack):
             rows = _lighter(source.shard_rows(attack, shard), all_states=attack not in light)

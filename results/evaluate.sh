@@ -1,7 +1,7 @@
 #!/bin/sh
 # The evaluations of results/README.md, by one process. From the top of the repository:
 #   results/evaluate.sh DATA WHAT NAME-seedN...
-#   results/evaluate.sh DATA all
+#   results/evaluate.sh DATA all      of every model whose weights are here
 # DATA holds cifar-10-batches-py. WHAT is
 #   undefended  PGD-10 and AutoAttack, 1,000 test images; any model
 #   grid        the 144 attacks, each attacked image shown to both variants of the entropy reduction too, 1,000 images; a DEQ
@@ -13,23 +13,32 @@
 set -eu
 data=${1:?where is the folder that holds cifar-10-batches-py?} what=${2:?what shall be evaluated?}
 shift 2
+trap : INT # the evaluation stops by itself and stores what it has; then the copy is renewed
 export OMP_NUM_THREADS=1
 mkdir -p runs/stores
 
 shards() { find "$1/clean" "$1/attacks" -name '*.parquet' 2>/dev/null | wc -l; }
 
+weights() { # name
+  case $1 in
+    *-seed0) echo "src/robustdeq/checkpoints/cifar10-tiny-${1%-seed0}" ;;
+    *) echo "results/checkpoints/$1" ;;
+  esac
+}
+
 evaluate() { # name, store, flags
-  model=cifar10-tiny-${1%-seed*} store=runs/stores/$2 kept=results/stores/$2
-  [ "${1##*-seed}" = 0 ] || model=results/checkpoints/$1
+  model=$(weights "$1") store=runs/stores/$2 kept=results/stores/$2
+  model=${model#src/robustdeq/checkpoints/} # a shipped name
   shift 2
   if [ "$(shards "$kept")" -gt "$(shards "$store")" ]; then
     [ ! -e "$store" ] || { echo "$kept holds more than $store: move one of them away" >&2; exit 1; }
+    rm -rf "$store.new"
     cp -r "$kept" "$store.new"
     mv "$store.new" "$store"
   fi
   code=0
   robustdeq evaluate "$model" --out "$store" --data-root "$data" "$@" || code=$?
-  python results/condense.py "$store" "$kept"
+  [ ! -e "$store/manifest.json" ] || python results/condense.py "$store" "$kept"
   [ $code = 0 ] || exit $code
 }
 
@@ -54,11 +63,14 @@ one() { # what, name
 }
 
 if [ "$what" != all ]; then
+  [ $# -gt 0 ] || { echo "which models, such as pgdat-seed0?" >&2; exit 2; }
   for name; do one "$what" "$name"; done
   exit
 fi
 for seed in 0 1 2; do
-  for method in pgdat pgdat-random trades trades-random resnet-pgdat resnet-trades; do one undefended $method-seed$seed; done
+  for method in pgdat pgdat-random trades trades-random resnet-pgdat resnet-trades; do
+    [ ! -e "$(weights $method-seed$seed)" ] || one undefended $method-seed$seed
+  done
 done
 for method in trades trades-random pgdat pgdat-random; do one grid $method-seed0; done
 for what in settings defended; do

@@ -59,6 +59,8 @@ def test_a_preset_is_known_by_all_its_sizes():
     assert rd.create_model("mdeq", **thin).model_name == "mdeq-thin"
     assert rd.create_model("mdeq", **thin | {"encoder_channels": (16,)}).model_name == "mdeq"
     assert rd.create_model("mdeq-thin", encoder_channels=(16,)).model_name == "mdeq"
+    assert rd.create_model("mdeq-tiny", groups=8).model_name == "mdeq"
+    assert rd.create_model("resnet18", blocks=(1, 1, 1, 1)).model_name == "resnet"
 
 
 def test_list_models_filters_by_pattern():

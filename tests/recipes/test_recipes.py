@@ -23,6 +23,7 @@ WANTED = [
     *(f"digits-nano-{kind}{states}" for kind in ("pgdat", "trades") for states in ("", "-random")),
     *(f"cifar10-{size}-trades-jacobian{weight}" for size in ("large", "tiny") for weight in ("0.4", "2.0")),
     *(f"cifar10-{size}-pgdat-jacobian0.4" for size in ("large", "tiny")),
+    "cifar10-tiny-pgdat-jacobian2.0",
 ]
 
 
@@ -145,6 +146,21 @@ def test_budgets_may_be_fractions(written, value):
     objective = parse_config({"objective": {"eps": written, "step_size": written}}).objective.build()
     assert objective.threat.eps == value
     assert objective.step_size == value
+
+
+def test_a_length_in_epochs_takes_the_place_of_one_in_steps(tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text("extends: cifar10-tiny-trades\nschedule: {epochs: 20}\n")
+    for config in (load_recipe("cifar10-tiny-trades", schedule={"epochs": 20}), load_recipe(file)):
+        assert (config.schedule.epochs, config.schedule.steps, config.validation.every) == (20, None, None)
+    kept = load_recipe("cifar10-tiny-trades", schedule={"lr": 0.001})
+    assert kept.schedule.steps == load_recipe("cifar10-tiny-trades").schedule.steps
+
+
+def test_a_model_of_another_name_takes_over_neither_options_nor_unrolling():
+    config = load_recipe("cifar10-tiny-trades", model={"name": "my_deq:conv_deq"})
+    assert (config.model.options, config.objective.unroll) == ({}, None)
+    assert load_recipe("cifar10-tiny-trades").objective.unroll == 2
 
 
 def test_an_empty_recipe_is_the_default_configuration():

@@ -86,7 +86,7 @@ class Pretrained(ModelHubMixin):
         Args:
             save_directory: The folder to write to.
             config: Passed by `push_to_hub` and ignored: the configuration is always the model's own.
-            model_card_kwargs: Passed by `push_to_hub`: `repo_id` and `results` of the model card. The folder is then
+            model_card_kwargs: Passed by `push_to_hub`: `name` and `results` of the model card. The folder is then
                 for others: README.md describes the model, and where the data lay on this machine is left out.
         """
         assert isinstance(self, nn.Module)
@@ -117,7 +117,9 @@ class Pretrained(ModelHubMixin):
             options: Those of huggingface_hub: private, token, branch, commit_message, create_pr.
         """
         self.check_saveable()
-        return super().push_to_hub(repo_id, model_card_kwargs={"repo_id": repo_id, "results": list(results)}, **options)
+        return super().push_to_hub(
+            repo_id, model_card_kwargs={"name": PREFIX + repo_id, "results": list(results)}, **options
+        )
 
     def check_saveable(self) -> None:
         """Raises an error if `save_pretrained` would."""

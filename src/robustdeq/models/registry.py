@@ -163,16 +163,22 @@ def _builder(architecture: str) -> Callable[..., Any]:
 
 def preset_of(architecture: str, options: Mapping[str, Any]) -> str:
     """The named model with these sizes, or the name of the architecture if there is none."""
-    given = _tuples(options)
     for name, (kind, preset) in _PRESETS.items():
-        sizes = {key: value for key, value in _tuples(preset).items() if key not in ("in_channels", "dropout")}
-        if kind == architecture and sizes.items() <= given.items():
+        if kind == architecture and _sizes(kind, preset) == _sizes(kind, options):
             return name
     return architecture
 
 
-def _tuples(options: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
+def _sizes(architecture: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """All options that are sizes, those that are not given by their defaults."""
+    if architecture == "mdeq":
+        defaults = {field.name: field.default for field in fields(MDEQConfig)}
+    else:
+        defaults = {name: p.default for name, p in inspect.signature(ResNet).parameters.items()}
+    for name in ("in_channels", "num_classes", "dropout", "mean", "std"):
+        defaults.pop(name, None)
+    given = {name: options.get(name, default) for name, default in defaults.items()}
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
 
 
 def _options(builder: Callable[..., Any]) -> tuple[list[str], bool]:

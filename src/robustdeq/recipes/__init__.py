@@ -45,7 +45,7 @@ def read_recipe(name: str | Path, folder: Path = Path(), extended: tuple[Path, .
         raise ValueError(f"{path}: extends: expected the name of a recipe or a file, got {base!r}")
     if path.resolve() in extended:
         raise ValueError(f"{path} extends itself, by way of {', '.join(map(str, extended))}")
-    return merge(read_recipe(base, path.parent, (*extended, path.resolve())), content)
+    return _extend(read_recipe(base, path.parent, (*extended, path.resolve())), content)
 
 
 def merge(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
@@ -58,12 +58,20 @@ def merge(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
 
 
 def with_overrides(recipe: dict[str, Any], overrides: dict[str, Any]) -> dict[str, Any]:
-    """A recipe with other values; another model does not take over the options of the recipe's model."""
+    """A recipe with other values; another model does not take over options and unrolling of the recipe's model."""
     name = overrides.get("model", {}).get("name")
     model = recipe.get("model", {})
-    if name is not None and name != model.get("name") and "options" in model:
-        recipe = {**recipe, "model": {"name": name}}
-    return merge(recipe, overrides)
+    if name is not None and name != model.get("name"):
+        recipe = merge({**recipe, "model": {"name": name}}, {"objective": {"unroll": None}})
+    return _extend(recipe, overrides)
+
+
+def _extend(recipe: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """The recipe with other values; a length in epochs takes the place of one in steps."""
+    schedule = changes.get("schedule")
+    if isinstance(schedule, dict) and "epochs" in schedule and "steps" in recipe.get("schedule", {}):
+        recipe = merge(recipe, {"schedule": {"steps": None}, "validation": {"every": None}})
+    return merge(recipe, changes)
 
 
 def default_recipe(overrides: dict[str, Any]) -> str:

@@ -100,7 +100,10 @@ class Objective(ABC):
         if self.unroll is None:
             return model.gradient
         if not isinstance(model.gradient, Phantom):
-            raise ValueError(f"unroll is the number of Phantom steps, but the model's gradient is {model.gradient}")
+            raise ValueError(
+                f"unroll is the number of Phantom steps, but the model's gradient is {model.gradient}; leave it out, or "
+                "set objective.unroll to null"
+            )
         return replace(model.gradient, steps=self.unroll)
 
     def _cross_entropy(self, logits: Tensor, y: Tensor) -> Tensor:

@@ -5,14 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from robustdeq import create_model
+from robustdeq import DEQ, EarlyState, EntropyReduction, create_model, load
 from robustdeq.evaluation import Store, Suite, evaluate
 from robustdeq.evaluation.store.manifest import Manifest, ManifestError
+from robustdeq.models.pretrained import weights_digest
 from robustdeq.threat import Linf
 from tests.evaluation.manifests import manifest, record
 from tests.evaluation.predictors import EPS, images, small_deq
 
 RESULTS = Path(__file__).parents[3] / "results"
+KEPT = [path.parent for path in sorted(RESULTS.glob("**/stores/*/manifest.json"))]
 
 
 def test_a_manifest_that_is_written_and_read_is_the_same():
@@ -35,11 +37,7 @@ def test_a_new_manifest_names_the_model_s_kind_and_the_command(tmp_path):
         assert content["asked"] == [asked]
 
 
-@pytest.mark.parametrize(
-    "folder",
-    [path.parent for path in sorted(RESULTS.glob("**/stores/*/manifest.json"))],
-    ids=lambda folder: f"{folder.parts[-3]}-{folder.name}",
-)
+@pytest.mark.parametrize("folder", KEPT, ids=lambda folder: f"{folder.parts[-3]}-{folder.name}")
 def test_stores_of_earlier_versions_are_read(folder):
     found = Store(folder).manifest
     assert found.attacks.keys() == json.loads((folder / "manifest.json").read_text())["attacks"].keys()
@@ -73,3 +71,14 @@ def test_a_store_from_elsewhere_cannot_name_code_as_the_oracle_of_its_grid():
         else:
             with pytest.raises(ManifestError, match="the oracle of the grid is 'unrolled', got 'os:system'"):
                 Manifest.from_json(content, "manifest.json")
+
+
+@pytest.mark.parametrize("folder", KEPT, ids=lambda folder: f"{folder.parts[-3]}-{folder.name}")
+def test_a_kept_store_names_the_model_that_it_evaluated(folder, monkeypatch):
+    monkeypatch.chdir(RESULTS.parent)
+    recorded = Store(folder).manifest.model
+    model = load(recorded.name)
+    deployed = [model]
+    if isinstance(model, DEQ):
+        deployed += [EarlyState(model, state=8), EarlyState(EntropyReduction(model), state=8)]
+    assert recorded.weights_sha256 in [weights_digest(predictor) for predictor in deployed]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
+from robustdeq.models.hub.repository import PREFIX
+
 TRAINED = {
     "objective": "objective",
     "states": "state policy",
@@ -25,18 +27,19 @@ class Result(Protocol):
 
 
 def model_card(
-    repo_id: str | None, kind: str, metadata: Mapping[str, Any], modules: Sequence[str], results: Sequence[Result]
+    name: str | None, kind: str, metadata: Mapping[str, Any], modules: Sequence[str], results: Sequence[Result]
 ) -> str:
     """The content of README.md.
 
     Args:
-        repo_id: user/name on the hub; None for a folder.
+        name: What `load` takes, such as hf:user/name or the name of a shipped checkpoint; None for a folder.
         kind: Name of the architecture or of its preset.
         metadata: The checkpoint's.
         modules: Modules outside robustdeq that build the model.
         results: Evaluations of this model.
     """
-    name = f"hf:{repo_id}" if repo_id else "PATH-OF-THIS-FOLDER"
+    title = (name or kind).removeprefix(PREFIX)
+    name = name or "PATH-OF-THIS-FOLDER"
     dataset, eps = metadata.get("dataset"), metadata.get("eps")
     tags = ["adversarial-robustness", "deep-equilibrium-model", *([str(dataset)] if dataset else [])]
     trust = ", trust=True" if modules else ""
@@ -47,7 +50,7 @@ def model_card(
         f"tags: [{', '.join(tags)}]",
         "---",
         "",
-        f"# {repo_id or kind}",
+        f"# {title}",
         "",
         f"A {kind} for robustdeq: `rd.load({name!r}{trust})`, or `{name}` wherever a command takes a checkpoint.",
         "",

@@ -19,6 +19,8 @@ from robustdeq.report.results.trainings import jacobian_groups
 _RECIPES = {"PGD-AT": "pgdat", "TRADES": "trades"}
 _JACOBIANS = (0.4, 2.0)
 """The weights of Fig. 6."""
+_MODELS = {"cifar10-tiny": "mdeq-thin", "cifar10-large": "mdeq-large", "digits-nano": "mdeq-nano"}
+"""What the recipes of a family train."""
 _RESNETS = {"cifar10-tiny": "resnet", "cifar10-large": "resnet18"}
 
 
@@ -57,7 +59,7 @@ def _trainings(sources: Sources) -> Iterator[Missing]:
         if training in compared:
             continue
         family = _family(sources)
-        recipe, model = f"{family}-{objective}", f"mdeq-{family.partition('-')[2]}"
+        recipe, model = f"{family}-{objective}", _MODELS[family]
         here = {s.jacobian for s in trained if (s.training, s.states, s.model) == (training, "final", model)}
         commands = [
             train(recipe, f"runs/{recipe}-jacobian{weight}", "--jacobian.weight", str(weight))
@@ -111,7 +113,7 @@ def _family(sources: Sources) -> str:
     """The recipes of the size and data of the results, without any of the trainings."""
     trained = {run.settings.model for run in sources.runs if run.settings is not None}
     models = {r.manifest.model.kind for r in sources.results} or trained
-    size = "tiny" if "mdeq-thin" in models else "large"
+    size = "tiny" if models & {"mdeq-thin", "mdeq-tiny", "resnet-thin", "resnet-tiny"} else "large"
     digits = any(r.manifest.data.name == "digits" for r in sources.results) or (
         not sources.results and "mdeq-nano" in models
     )

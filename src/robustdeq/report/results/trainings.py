@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from robustdeq.models.registry import preset_of
 from robustdeq.report.results.describe import OBJECTIVES
 from robustdeq.training.logs import read_log
 
@@ -44,7 +45,8 @@ class Run:
         try:
             config = json.loads((self.folder / "run.json").read_bytes())["config"]
             objective, weight = config["objective"], float(config["jacobian"]["weight"])
-            words = str(config["model"]["name"]), str(objective["kind"]), str(objective["states"])
+            model = preset_of(str(config["model"]["name"]), config["model"].get("options", {}))
+            words = model, str(objective["kind"]), str(objective["states"])
         except (OSError, ValueError, KeyError, TypeError):
             return None
         return TrainingSettings(*words, weight)
