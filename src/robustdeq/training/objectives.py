@@ -101,8 +101,8 @@ class Objective(ABC):
             return model.gradient
         if not isinstance(model.gradient, Phantom):
             raise ValueError(
-                f"unroll is the number of Phantom steps, but the model's gradient is {model.gradient}; leave it out, or "
-                "set objective.unroll to null"
+                f"unroll is the number of Phantom steps, but the model's gradient is {model.gradient}; "
+                "leave it out, or set objective.unroll to null"
             )
         return replace(model.gradient, steps=self.unroll)
 
