@@ -54,25 +54,22 @@ def share(correct: NDArray[np.bool_] | None) -> str:
     return "" if correct is None else f"{wilson(int(correct.sum()), len(correct))} of {len(correct):,}"
 
 
-def difference(a: dict[int, Store], b: dict[int, Store], column: str) -> str:
-    """Method b less method a on the images that all trainings share, or nothing where one has none.
+def difference(a: list[NDArray[np.bool_]], b: list[NDArray[np.bool_]]) -> str:
+    """Method b less method a, an array per training, on the images that all of them have; nothing where one has none.
 
-    Over images and seeds; with one training of each, over images alone.
+    Over images and seeds; where a method has one training, over images alone, with the first of the other.
     """
-    left, right_ = (
-        [found for store in stores.values() if (found := right(store, column)) is not None] for stores in (a, b)
-    )
-    if not left or not right_:
+    if not a or not b:
         return ""
-    count = min(map(len, [*left, *right_]))
-    left, right_ = np.stack([r[:count] for r in left]), np.stack([r[:count] for r in right_])
-    if min(len(left), len(right_)) == 1:
-        left, right_ = left[:1], right_[:1]
-        found = bootstrap_difference(left[0], right_[0])
+    count = min(map(len, [*a, *b]))
+    trainings = 1 if min(len(a), len(b)) == 1 else None
+    left, right = (np.stack([outcomes[:count] for outcomes in method[:trainings]]) for method in (a, b))
+    if trainings == 1:
+        found = bootstrap_difference(left[0], right[0])
     else:
-        found = hierarchical_difference(left, right_)
+        found = hierarchical_difference(left, right)
     value, low, high = (100 * part for part in (found.value, found.low, found.high))
-    return f"{value:+.1f} [{low:+.1f}, {high:+.1f}] ({len(left)} and {len(right_)} trainings, {count:,} images)"
+    return f"{value:+.1f} [{low:+.1f}, {high:+.1f}] ({len(left)} and {len(right)} trainings, {count:,} images)"
 
 
 def main() -> None:
@@ -83,12 +80,16 @@ def main() -> None:
     stores = {method: trainings(args.stores, method) for method in METHODS}
     head = f"{' | '.join(COLUMNS)} |"
     print(f"| training | seed | {head}\n|---|---|{'---|' * len(COLUMNS)}")
+    outcomes: dict[tuple[str, str], list[NDArray[np.bool_]]] = {(m, c): [] for m in METHODS for c in COLUMNS}
     for method, seeds in stores.items():
         for seed, store in seeds.items():
-            print(f"| {method} | {seed} | {' | '.join(share(right(store, column)) for column in COLUMNS)} |")
+            found = {column: right(store, column) for column in COLUMNS}
+            print(f"| {method} | {seed} | {' | '.join(map(share, found.values()))} |")
+            for column, correct in found.items():
+                outcomes[method, column] += [] if correct is None else [correct]
     print(f"\n| difference, points | {head}\n|---|{'---|' * len(COLUMNS)}")
     for name, a, b in PAIRS:
-        print(f"| {name} | {' | '.join(difference(stores[a], stores[b], column) for column in COLUMNS)} |")
+        print(f"| {name} | {' | '.join(difference(outcomes[a, column], outcomes[b, column]) for column in COLUMNS)} |")
 
 
 if __name__ == "__main__":
