@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from robustdeq import create_model
 from robustdeq.cli.main import main
 from robustdeq.report import find_sources, make_report, make_tables, paper
 from robustdeq.report.figures import make_figures
@@ -115,9 +116,9 @@ def test_records_given_by_name_that_are_damaged_stop_a_report(tmp_path, damage):
         find_sources([good, file])
 
 
-def training(folder, weight, *, objective="trades", model="mdeq-nano", states="final"):
+def training(folder, weight, *, objective="trades", model="mdeq-nano", states="final", **options):
     folder.mkdir(parents=True)
-    config = {"model": {"name": model}, "objective": {"kind": objective, "states": states}}
+    config = {"model": {"name": model, "options": options}, "objective": {"kind": objective, "states": states}}
     (folder / "run.json").write_text(json.dumps({"config": {**config, "jacobian": {"weight": weight}}}))
     lines = ["step,epoch,validation_clean,validation_pgd", "1,0,,", "2,0,0.5,0.2", "3,1,0.6,0.3"]
     (folder / "metrics.csv").write_text("\n".join(lines) + "\n")
@@ -142,6 +143,18 @@ def test_figure_6_is_missing_until_one_objective_has_two_jacobian_weights(tmp_pa
     assert [m.what.split()[0] for m in missing] == ["PGD-AT"]
     assert "--jacobian.weight 0.4 --out" in missing[0].command
     assert figures() == ["figure-4", "figure-6-TRADES--mdeq-nano"]
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_a_training_by_all_sizes_of_a_named_model_is_one_of_that_model(tmp_path):
+    sizes = create_model("mdeq-thin").architecture.options
+    training(tmp_path / "a", 0.4, model="mdeq", **{name: sizes[name] for name in sizes if name != "num_classes"})
+    missing = [m for m in missing_experiments(find_sources([tmp_path])) if m.item == "Fig. 6"]
+    assert missing[1].what.endswith("of mdeq-thin there is 0.4")
+    assert "--recipe cifar10-tiny-trades --jacobian.weight 2.0 --out" in missing[1].command
+    assert "weight 0.4" not in missing[1].command
+    training(tmp_path / "b", 2.0, model="mdeq-thin")
+    assert [f.name for f in make_figures(find_sources([tmp_path]))] == ["figure-4", "figure-6-TRADES--mdeq-thin"]
 
 
 @pytest.mark.parametrize(
