@@ -34,7 +34,7 @@ def test_the_targets_of_the_readme_are_in_the_makefile(target):
 def test_every_accuracy_of_the_readme_is_in_the_results():
     results = (README.parent / "results" / "README.md").read_text()
     accuracies = re.findall(r"\d+\.\d %", TEXT)
-    assert len(accuracies) > 20
+    assert len(accuracies) >= 18
     assert all(accuracy in results for accuracy in accuracies)
 
 
