@@ -62,6 +62,15 @@ def test_an_attack_on_survivors_is_not_the_strongest_because_it_broke_the_few_th
     assert (numbers(row)["strongest attack"], numbers(row)["union"]) == ("90.0", "80.0")
 
 
+def test_an_autoattack_that_was_stopped_is_called_unfinished(tmp_path):
+    specs = grid_attack(1, 1, 1.0) | autoattack("aa")
+    store = make_store(tmp_path / "s", {"pgd-i1-K1-l1": [0], "aa": [0, 1]}, specs=specs)
+    store.path("aa", 0).unlink()
+    (row,) = page_of(tmp_path)[1]["s"].rows
+    (aa,) = [m for m in row.measures if m.name == "AutoAttack"]
+    assert (aa.share, aa.said) == (None, "not finished")
+
+
 def test_models_without_autoattack_stand_below_those_with_it(tmp_path):
     make_store(tmp_path / "weak", {"aa": range(8)}, specs=autoattack("aa"))
     make_store(tmp_path / "untried", {"pgd-ready": []}, specs=attack("pgd-ready", "ready"), states="random")

@@ -109,7 +109,10 @@ def _strongest(r: Result) -> Measure:
 def _autoattack(r: Result) -> Measure:
     name = strongest_autoattack(r)
     if name is None:
-        return Measure(AUTOATTACK, None, "not run" if r.predictor == "deployed" else "not run on it")
+        if r.predictor != "deployed":
+            return Measure(AUTOATTACK, None, "not run on it")
+        planned = any(record.spec.is_standard_autoattack for record in r.manifest.attacks.values())
+        return Measure(AUTOATTACK, None, "not finished" if planned else "not run")
     share = standard_autoattacks(r)[name]
     return Measure(AUTOATTACK, share, _on(r, share), origin(r, f"clean and {name}", "share correct under both"))
 
