@@ -94,6 +94,7 @@ def test_it_is_trained_evaluated_and_predicts_in_its_folder_and_elsewhere_only_i
 
 @pytest.mark.parametrize("flags", [["--trust"], ["--import", "my_deq"]])
 def test_the_explorer_begins_with_one_below_runs_if_trusted(folder, monkeypatch, flags):
+    monkeypatch.delenv("ROBUSTDEQ_DATA", raising=False)  # with CIFAR-10 at hand it would begin with a model of that
     assert run("train", "--model.name", "my_deq:deq", "--out=else/runs/own", *QUICK, "1") == 0
     monkeypatch.chdir(folder / "else")
     monkeypatch.syspath_prepend(str(folder))

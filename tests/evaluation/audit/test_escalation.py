@@ -131,7 +131,7 @@ def test_the_base_of_a_defence_is_escalated_too(tmp_path):
 
 
 def test_stores_of_earlier_versions_keep_the_hashes_of_their_attacks():
-    from tests.evaluation.store.test_manifest import STORES
+    from tests.evaluation.audit.test_old_stores import STORES
 
     records = Store(STORES / "trades-defended-sign").manifest.attacks
     assert all(record.hash == record.spec.hash for record in records.values())

@@ -8,7 +8,7 @@ import pytest
 from robustdeq.evaluation import Store
 from robustdeq.evaluation.audit.judge import FILE, read_audit
 
-STORES = Path(__file__).parents[3] / "results" / "stores"
+STORES = Path(__file__).parents[3] / "results/frozen/stores"
 AUDITED = sorted(path.parent.name for path in STORES.glob(f"*/{FILE}"))
 
 
